@@ -1,0 +1,1 @@
+//! Flow control: bands, queues, fairness and shedding.

@@ -1,0 +1,1 @@
+//! Finds what routing needs in a request body, as it arrives.

@@ -1,0 +1,1 @@
+//! Reads GPU figures from a DCGM exporter's page.

@@ -1,0 +1,1 @@
+//! The engines we know, and where each keeps its signals.

@@ -1,0 +1,1 @@
+//! A reader of the Prometheus text format that looks only for the families it was asked for.

@@ -1,0 +1,1 @@
+//! Ejects endpoints that keep failing and lets them return.

@@ -1,0 +1,1 @@
+//! Policies: how an endpoint is picked.

@@ -1,0 +1,1 @@
+//! Prefix hashing of prompts, and the index of who holds which prefix.

@@ -1,0 +1,1 @@
+//! Replaces the model name in an answer.

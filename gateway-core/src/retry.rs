@@ -1,0 +1,1 @@
+//! What may be retried, how often, and when.

@@ -1,0 +1,1 @@
+//! Watches an answer go by: first token, usage, end.

@@ -1,0 +1,1 @@
+//! The daemon: listens, scrapes, forwards; every decision is made in `gateway-core`.

@@ -1,0 +1,3 @@
+//! The `inference-gateway` command.
+
+fn main() {}

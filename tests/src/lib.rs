@@ -1,0 +1,1 @@
+//! Simulated model servers, the test harness and the scenarios.
