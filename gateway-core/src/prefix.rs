@@ -1,1 +1,3 @@
 //! Prefix hashing of prompts, and the index of who holds which prefix.
+
+pub mod hash;
