@@ -9,9 +9,16 @@
 //! It rejects what makes routing impossible (no object, broken at the top level,
 //! cut short); what is inside a skipped value is the engine's to judge.
 
+mod form;
+mod object;
+mod prompt;
+
 use std::ops::Range;
 
+pub use crate::json::{Fault, ScanError};
 use crate::prefix::hash::{DEFAULT_BLOCK_BYTES, DEFAULT_MAX_BLOCKS, Seed, chain};
+use form::Form;
+use object::Object;
 
 /// What a [`Scanner`] does with a prompt, and what it refuses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,56 +87,26 @@ impl RequestFacts {
     }
 }
 
-/// Why a body cannot be routed: the client's fault, status 400.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{fault} at byte {offset} of the body")]
-pub struct ScanError {
-    /// Bytes of the body before the fault.
-    pub offset: usize,
-    /// What is wrong.
-    pub fault: Fault,
-}
-
-/// What is wrong with a body.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Fault {
-    /// A form without a usable boundary in its content type.
-    #[error("multipart form without a valid boundary")]
-    Boundary,
-    /// The body ended within a value.
-    #[error("unexpected end")]
-    Incomplete,
-    /// Too many arrays and objects inside each other.
-    #[error("nesting too deep")]
-    TooDeep,
-    /// A name or id beyond the limit.
-    #[error("string too long")]
-    TooLong,
-    /// Something follows the object.
-    #[error("unexpected bytes after the object")]
-    Trailing,
-    /// A byte that JSON does not allow there.
-    #[error("invalid JSON")]
-    Syntax,
-    /// A string that is not UTF-8, or has an invalid escape.
-    #[error("invalid string")]
-    String,
-    /// A known field whose value has the wrong type.
-    #[error("field has the wrong type")]
-    Type,
-}
-
 /// Reads a body piece by piece.
 #[derive(Clone, Debug)]
 pub struct Scanner {
-    settings: ScanSettings,
+    kind: Kind,
+    /// Bytes seen.
+    offset: usize,
+    broken: Option<ScanError>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Form(Box<Form>),
+    Object(Box<Object>),
 }
 
 impl Scanner {
     /// A scanner of a JSON body.
     #[must_use]
     pub fn json(settings: ScanSettings) -> Self {
-        Self { settings }
+        Self::of(Kind::Object(Box::new(Object::new(settings))))
     }
 
     /// A scanner of a `multipart/form-data` body.
@@ -138,8 +115,32 @@ impl Scanner {
     ///
     /// [`Fault::Boundary`] when `content_type` carries none (RFC 2046, section 5.1.1).
     pub fn multipart(content_type: &str, settings: ScanSettings) -> Result<Self, ScanError> {
-        let _ = content_type;
-        Ok(Self { settings })
+        let form = Form::new(content_type, settings.max_string)
+            .ok_or(ScanError { offset: 0, fault: Fault::Boundary })?;
+        Ok(Self::of(Kind::Form(Box::new(form))))
+    }
+
+    /// The scanner for a request of this `content-type`: a form's or, for anything
+    /// else, JSON's. Clients that post JSON under another type exist, and the
+    /// engines read it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scanner::multipart`].
+    pub fn for_content_type(
+        content_type: Option<&str>,
+        settings: ScanSettings,
+    ) -> Result<Self, ScanError> {
+        match content_type {
+            Some(content_type) if form::is_form(content_type) => {
+                Self::multipart(content_type, settings)
+            }
+            _ => Ok(Self::json(settings)),
+        }
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self { kind, offset: 0, broken: None }
     }
 
     /// Takes the next bytes.
@@ -148,14 +149,25 @@ impl Scanner {
     ///
     /// When the body is known to be broken; it stays so.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), ScanError> {
-        let _ = (piece, self.settings);
-        Ok(())
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        let result = match &mut self.kind {
+            Kind::Form(form) => form.push(self.offset, piece),
+            Kind::Object(object) => object.push(self.offset, piece),
+        };
+        self.offset += piece.len();
+        self.broken = result.err();
+        result
     }
 
     /// The model's name, once it has been read. A later duplicate would replace it.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
-        None
+        match &self.kind {
+            Kind::Form(form) => form.model(),
+            Kind::Object(object) => object.model(),
+        }
     }
 
     /// What was found, at the end of the body.
@@ -164,6 +176,16 @@ impl Scanner {
     ///
     /// When the body is broken or incomplete.
     pub fn finish(self) -> Result<RequestFacts, ScanError> {
-        Ok(RequestFacts::default())
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        let facts = match self.kind {
+            Kind::Form(form) => form.finish(),
+            Kind::Object(object) => object.finish(),
+        };
+        facts.ok_or(ScanError { offset: self.offset, fault: Fault::Incomplete })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ pub mod engine;
 pub mod exposition;
 pub mod health;
 pub mod http1;
+mod json;
 pub mod policy;
 pub mod pool;
 pub mod prefix;
