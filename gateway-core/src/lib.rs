@@ -33,6 +33,7 @@ pub mod rename;
 pub mod request;
 pub mod retry;
 pub mod route;
+mod score;
 pub mod signals;
 pub mod sse;
 pub mod time;

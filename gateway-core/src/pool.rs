@@ -1,5 +1,175 @@
 //! A pool of endpoints: what is known of each, and who gets the next request.
+//!
+//! One mutable, pure state machine. The daemon keeps it in a mutex held for
+//! microseconds; the routing lab drives it directly. A pick and its reservation
+//! are one step, so that no two requests see the same stale picture.
+//!
+//! Beyond the API agreed on for the daemon: `PoolSettings::scraping` says that no
+//! signals will come; `Room` has a third case `None` (no endpoint may serve);
+//! `Explanation::winners` lists every endpoint that a pick could take (ties are
+//! broken at random); `RequestView::answer` says whether the first token will be seen.
+
+mod account;
+mod endpoint;
+mod explain;
+pub mod lease;
+mod ledger;
+mod membership;
+mod observe;
+mod pick;
+mod rate;
+pub(crate) mod residency;
+pub(crate) mod row;
+mod sessions;
+pub mod settings;
+mod slots;
+pub mod view;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use lease::{End, Failure, Lease, NoEndpoint, Pick};
+pub use settings::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings, Scraping};
+pub use view::{EndpointState, EndpointView, Explained, Explanation, Room, SpeedView, Verdict};
+
+use crate::policy::Rotation;
+use crate::policy::speed::{Coefficients, Speed};
+use crate::prefix::index::Index;
+use crate::score::no_hit_lru::ColdOrder;
+use endpoint::Endpoint;
+use ledger::Ledger;
+use pick::Scratch;
+use rate::Rate;
+use residency::Residency;
+use row::Row;
+use sessions::Sessions;
 
 /// Names an endpoint of a pool for as long as the process lives; never reused.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct EndpointId(pub u32);
+
+/// An endpoint as configuration or discovery names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointSpec {
+    /// Unique in the pool, for example `10.0.0.1:8000`.
+    pub name: Arc<str>,
+    /// Capacity hint relative to the others; 1 is typical. Values that are not finite
+    /// and positive are taken as 1.
+    pub weight: f64,
+}
+
+/// Result of an active health probe.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Probe {
+    /// The endpoint must not be used.
+    Failing,
+    /// The endpoint may be used.
+    #[default]
+    Passing,
+}
+
+/// Whether an endpoint is to take new requests.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Drain {
+    /// It takes new requests.
+    #[default]
+    Off,
+    /// It finishes what it has.
+    On,
+}
+
+/// A pool of endpoints.
+///
+/// Columns are indexed by *slot*, a small number that is reused; an [`EndpointId`]
+/// is not. An endpoint that leaves while requests are in flight keeps its slot,
+/// hidden, until the last of them has ended, so that counts never drift when an
+/// endpoint flaps.
+#[derive(Debug)]
+pub struct Pool {
+    settings: PoolSettings,
+    rows: Vec<Row>,
+    endpoints: Vec<Endpoint>,
+    by_name: HashMap<Arc<str>, u32>,
+    by_id: HashMap<EndpointId, u32>,
+    vacant: Vec<u32>,
+    next_id: u32,
+    ledger: Ledger,
+    prefixes: Index,
+    residency: Residency,
+    sessions: Sessions,
+    cold: ColdOrder,
+    rotation: Rotation,
+    /// Speed of an endpoint of weight 1, learnt from all.
+    typical: Speed,
+    /// Mean uncached prompt tokens of a request; `None` before the first.
+    typical_tokens: Option<f64>,
+    finished: Rate,
+    /// The next slot whose whole answers are looked after.
+    hand: usize,
+    scratch: Scratch,
+}
+
+impl Pool {
+    /// A pool without endpoints.
+    #[must_use]
+    pub fn new(settings: PoolSettings) -> Self {
+        Self {
+            prefixes: Index::new(settings.prefix.capacity_blocks_per_endpoint),
+            settings,
+            rows: Vec::new(),
+            endpoints: Vec::new(),
+            by_name: HashMap::new(),
+            by_id: HashMap::new(),
+            vacant: Vec::new(),
+            next_id: 1,
+            ledger: Ledger::default(),
+            residency: Residency::default(),
+            sessions: Sessions::default(),
+            cold: ColdOrder::default(),
+            rotation: Rotation::default(),
+            typical: Speed::default(),
+            typical_tokens: None,
+            finished: Rate::default(),
+            hand: 0,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Takes new settings. What was learnt, requests in flight and the prefix index stay,
+    /// except that a new block size makes the index meaningless and empties it.
+    pub fn reconfigure(&mut self, settings: PoolSettings) {
+        let capacity = settings.prefix.capacity_blocks_per_endpoint;
+        if settings.prefix.block_tokens == self.settings.prefix.block_tokens {
+            self.prefixes.set_capacity(capacity);
+        } else {
+            self.prefixes = Index::new(capacity);
+        }
+        self.settings = settings;
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub const fn settings(&self) -> &PoolSettings {
+        &self.settings
+    }
+
+    fn slot(&self, id: EndpointId) -> Option<usize> {
+        self.by_id.get(&id).map(|&slot| slot as usize)
+    }
+
+    /// What is assumed of an endpoint of this weight before it has shown itself.
+    fn typical_for(&self, weight: f64) -> Coefficients {
+        self.typical.coefficients().map(|seconds| seconds / weight)
+    }
+
+    /// Publishes what is known of an endpoint's speed to its row.
+    fn refresh_speed(&mut self, slot: usize, now: crate::Time) {
+        let typical = self.typical_for(self.rows[slot].weight);
+        let (speed, doubt) = self.endpoints[slot].speed.blended(&typical, now);
+        self.rows[slot].speed = speed;
+        self.rows[slot].doubt = doubt;
+    }
+}
+
+#[cfg(test)]
+mod tests;

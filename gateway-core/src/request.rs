@@ -18,4 +18,16 @@ pub struct RequestView<'a> {
     pub session: Option<u64>,
     /// Endpoints that have failed this request already and must not be picked.
     pub tried: &'a [EndpointId],
+    /// Whether the answer comes as a stream, so that its first token will be seen.
+    pub answer: Answer,
+}
+
+/// How the client wants its answer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Answer {
+    /// Token by token.
+    #[default]
+    Streamed,
+    /// In one piece at the end.
+    Whole,
 }

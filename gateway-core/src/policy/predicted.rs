@@ -1,0 +1,131 @@
+//! `predicted`: the endpoint that will answer first, with regard for the others.
+//!
+//! The cost of an endpoint is the time to first token predicted there (see
+//! [`speed`](super::speed)), plus a price for the harm that the request does to those
+//! already there. Everything is seconds, so that the parts can be compared.
+
+use std::time::Duration;
+
+use super::speed::dot;
+use crate::pool::row::Row;
+use crate::score::Scene;
+
+/// Settings of the `predicted` policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictedSettings {
+    /// Price of one second by which a running answer is slowed, in seconds of
+    /// own time to first token. 0 is selfish.
+    pub harm_price: f64,
+    /// Time to load an adapter that is not resident.
+    pub adapter_load: Duration,
+    /// What a preemption near a full KV cache costs.
+    pub preemption: Duration,
+    /// What leaving the endpoint of the session costs, when a session is named.
+    pub leave_session: Duration,
+    /// Share of the cost forgiven to an endpoint never tried; shrinks with every answer
+    /// learnt from.
+    pub exploration: f64,
+}
+
+impl Default for PredictedSettings {
+    fn default() -> Self {
+        Self {
+            harm_price: 0.02,
+            adapter_load: Duration::from_millis(500),
+            preemption: Duration::from_secs(4),
+            leave_session: Duration::from_millis(100),
+            exploration: 0.1,
+        }
+    }
+}
+
+/// What a request would cost at one endpoint, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cost {
+    /// Predicted time to first token.
+    pub(crate) ttft: f64,
+    /// Price of slowing the answers that are running there.
+    pub(crate) harm: f64,
+    /// Loading the adapter.
+    pub(crate) adapter: f64,
+    /// Risk of preemption.
+    pub(crate) preemption: f64,
+    /// Leaving the session's endpoint.
+    pub(crate) session: f64,
+    /// What all this is multiplied by: below 1 to try what is little known, above
+    /// 1 while an endpoint starts slowly.
+    pub(crate) factor: f64,
+}
+
+impl Cost {
+    /// The parts by name, as an explanation shows them.
+    pub(crate) fn parts(&self) -> [(&'static str, f64); 6] {
+        [
+            ("predicted-ttft", self.ttft),
+            ("harm", self.harm),
+            ("adapter-load", self.adapter),
+            ("preemption-risk", self.preemption),
+            ("leave-session", self.session),
+            ("factor", self.factor),
+        ]
+    }
+
+    pub(crate) fn total(&self) -> f64 {
+        (self.ttft + self.harm + self.adapter + self.preemption + self.session) * self.factor
+    }
+}
+
+/// KV-cache use from which on preemptions become likely.
+const TIGHT: f64 = 0.9;
+
+/// What the request would cost at `slot`. Finite whatever the inputs.
+#[inline]
+pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -> Cost {
+    let row = scene.row(slot);
+    let features = scene.features(slot);
+    let [_, _, uncached, running, _] = features;
+    let load_adapter = scene.must_load_adapter(slot);
+    let elsewhere = scene.session_home().is_some_and(|home| home != slot);
+    Cost {
+        ttft: dot(&row.speed, &features),
+        // While the prompt is computed, every running answer waits.
+        harm: settings.harm_price * running * uncached * row.speed[2],
+        adapter: if load_adapter { settings.adapter_load.as_secs_f64() } else { 0.0 },
+        preemption: preemption_risk(row, scene.request.prompt_tokens)
+            * settings.preemption.as_secs_f64(),
+        session: if elsewhere { settings.leave_session.as_secs_f64() } else { 0.0 },
+        factor: (1.0 - settings.exploration * row.doubt) / scene.ramp(slot),
+    }
+}
+
+/// How likely the request is to cause a preemption, 0 to 1.
+///
+/// Rises with the square of how far the KV cache would be filled beyond
+/// [`TIGHT`]. An engine that does not tell its use counts as half full: no risk is known.
+#[inline]
+fn preemption_risk(row: &Row, prompt_tokens: u32) -> f64 {
+    let Some(usage) = row.kv_usage else {
+        return 0.0;
+    };
+    let coming = f64::from(prompt_tokens) + row.own.prefill_tokens as f64;
+    let added = row.kv_tokens.map_or(0.0, |capacity| coming / capacity);
+    let excess = ((usage + added - TIGHT) / (1.0 - TIGHT)).clamp(0.0, 1.0);
+    excess * excess
+}
+
+/// Writes each candidate's total to `totals`: minus its cost.
+pub(crate) fn rate(
+    settings: &PredictedSettings,
+    scene: &Scene<'_>,
+    candidates: &[u32],
+    totals: &mut Vec<f64>,
+) {
+    totals.clear();
+    totals.extend(candidates.iter().map(|&slot| -cost(settings, scene, slot).total()));
+}
+
+/// Costs this close to the best are the same, and chance decides: predictions
+/// are not exact, and a herd is worse than a millisecond.
+pub(crate) fn tolerance(best: f64) -> f64 {
+    0.000_5 + 0.02 * best.abs()
+}

@@ -1,0 +1,192 @@
+//! How fast an endpoint answers, learnt from how fast it answered.
+//!
+//! Time to first token is taken as linear in the work that stands before it:
+//!
+//! `ttft = c0 + c1·(prompt tokens queued ahead) + c2·(own uncached tokens)
+//!       + c3·(running requests) + c4·(waiting requests)`
+//!
+//! The coefficients are found by recursive least squares with forgetting (Ljung,
+//! *System Identification*, chapter 11). Three things keep it sane:
+//!
+//! - errors are *relative* to the prediction, else the slowest answers would be all
+//!   it learns from, and they are clipped (Huber), so that one stuck
+//!   request does not condemn an endpoint;
+//! - coefficients stay within physical bounds: more work never takes less time;
+//! - what is used is blended with the pool's typical values, by how much has been
+//!   learnt and how long ago. A cold endpoint is thus neither an infinite favourite
+//!   nor shunned, and one not tried for minutes gets a fresh chance.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+const N: usize = 5;
+
+/// Seconds per unit of each feature.
+pub(crate) type Coefficients = [f64; N];
+
+/// `[1, thousand tokens ahead, thousand own uncached tokens, running, waiting]`.
+pub(crate) type Features = [f64; N];
+
+/// What is assumed of a pool before its first answer: an 8B model on a recent
+/// GPU. Only differences between endpoints matter until then, and there are none.
+pub(crate) const PRIOR: Coefficients = [0.03, 0.2, 0.2, 0.000_5, 0.02];
+
+/// Variance of each coefficient before the first answer.
+const PRIOR_VARIANCE: Coefficients = [0.01, 0.25, 0.25, 0.000_01, 0.01];
+
+const LEAST: Coefficients = [0.000_1, 0.000_1, 0.000_1, 0.0, 0.0];
+const MOST: Coefficients = [60.0, 100.0, 100.0, 1.0, 60.0];
+
+/// Variance of a relative error of an otherwise perfect model.
+const NOISE: f64 = 0.04;
+
+/// Relative errors beyond this count as this.
+const CLIP: f64 = 2.0;
+
+/// Predictions below this are taken as this when errors are made relative.
+const SHORTEST: f64 = 0.01;
+
+/// Longest time to first token believed, seconds.
+const LONGEST: f64 = 3600.0;
+
+/// Each answer makes earlier ones count this much.
+const KEEP: f64 = 0.98;
+
+/// Answers after which own experience and the pool's weigh the same.
+const TRUST: f64 = 2.0;
+
+/// Time in which experience loses half its weight when nothing new comes.
+const HALF_LIFE: Duration = Duration::from_secs(120);
+
+/// What has been learnt of one endpoint, or of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Speed {
+    coefficients: Coefficients,
+    covariance: [[f64; N]; N],
+    samples: f64,
+    learnt: Time,
+    error: f64,
+    bias: f64,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self::from_prior(PRIOR)
+    }
+}
+
+impl Speed {
+    fn from_prior(prior: Coefficients) -> Self {
+        let mut covariance = [[0.0; N]; N];
+        for (i, variance) in PRIOR_VARIANCE.into_iter().enumerate() {
+            covariance[i][i] = variance;
+        }
+        Self {
+            coefficients: prior,
+            covariance,
+            samples: 0.0,
+            learnt: Time::ZERO,
+            error: 0.0,
+            bias: 0.0,
+        }
+    }
+
+    pub(crate) fn coefficients(&self) -> Coefficients {
+        self.coefficients
+    }
+
+    /// Answers learnt from; earlier ones count less.
+    pub(crate) fn samples(&self) -> f64 {
+        self.samples
+    }
+
+    /// Mean absolute and mean signed difference of actual and predicted, seconds.
+    pub(crate) fn errors(&self) -> (f64, f64) {
+        (self.error, self.bias)
+    }
+
+    /// Counts the difference between a prediction that was made and what came.
+    pub(crate) fn compare(&mut self, predicted: f64, actual: f64) {
+        let difference = (actual - predicted).clamp(-LONGEST, LONGEST);
+        if difference.is_finite() {
+            let share = (1.0 / (self.samples + 1.0)).max(0.05);
+            self.error += share * (difference.abs() - self.error);
+            self.bias += share * (difference - self.bias);
+        }
+    }
+
+    /// Learns that work `features` took `seconds`. `prior` is what to start from.
+    pub(crate) fn learn(
+        &mut self,
+        features: &Features,
+        seconds: f64,
+        prior: &Coefficients,
+        now: Time,
+    ) {
+        if !seconds.is_finite() || features.iter().any(|x| !x.is_finite()) {
+            return;
+        }
+        if self.samples == 0.0 {
+            self.coefficients = *prior;
+        }
+        let expected = dot(&self.coefficients, features);
+        let scale = expected.clamp(SHORTEST, LONGEST);
+        let x = features.map(|x| x / scale);
+        let error = ((seconds.clamp(0.0, LONGEST) - expected) / scale).clamp(-CLIP, CLIP);
+        self.update(&x, error);
+        if self.coefficients.iter().any(|c| !c.is_finite()) {
+            *self = Self::from_prior(*prior);
+            return;
+        }
+        self.samples = self.samples * KEEP + 1.0;
+        self.learnt = now;
+    }
+
+    fn update(&mut self, x: &Features, error: f64) {
+        let p = &mut self.covariance;
+        let px: Features = std::array::from_fn(|i| dot(&p[i], x));
+        let gain = px.map(|v| v / (NOISE + dot(&px, x)));
+        for i in 0..N {
+            self.coefficients[i] =
+                (self.coefficients[i] + gain[i] * error).clamp(LEAST[i], MOST[i]);
+            for j in 0..N {
+                p[i][j] = (p[i][j] - gain[i] * px[j]) / KEEP;
+            }
+        }
+        // Forgetting makes what is not excited grow without bound; hold it at the prior.
+        for i in 0..N {
+            if p[i][i] > PRIOR_VARIANCE[i] {
+                let shrink = (PRIOR_VARIANCE[i] / p[i][i]).sqrt();
+                for j in 0..N {
+                    p[i][j] *= shrink;
+                    p[j][i] *= shrink;
+                }
+            }
+        }
+    }
+
+    /// Answers' worth of experience that is still of use at `now`.
+    fn confidence(&self, now: Time) -> f64 {
+        let half_lives = now.since(self.learnt).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        self.samples * (-half_lives).exp2()
+    }
+
+    /// Own experience blended with `typical`, and the doubt left in it (1 nothing
+    /// is known, towards 0 much is).
+    pub(crate) fn blended(&self, typical: &Coefficients, now: Time) -> (Coefficients, f64) {
+        let confidence = self.confidence(now);
+        let own = confidence / (confidence + TRUST);
+        let blend = std::array::from_fn(|i| own * self.coefficients[i] + (1.0 - own) * typical[i]);
+        (blend, 1.0 / (1.0 + confidence))
+    }
+}
+
+/// Seconds that work takes.
+pub(crate) fn dot(a: &Coefficients, b: &Features) -> f64 {
+    let mut sum = 0.0;
+    for i in 0..N {
+        sum += a[i] * b[i];
+    }
+    sum
+}

@@ -1,0 +1,35 @@
+//! What the pool keeps of an endpoint besides its [`Row`](super::row::Row).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::health::Health;
+use crate::policy::speed::Speed;
+use crate::signals::{GpuSignals, Signals};
+use crate::time::Time;
+
+/// The part of an endpoint that a scan does not touch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Endpoint {
+    pub(super) name: Arc<str>,
+    pub(super) signals: Signals,
+    /// When `signals` arrived; `None` before the first reading.
+    pub(super) read: Option<Time>,
+    pub(super) gpu: GpuSignals,
+    pub(super) health: Health,
+    pub(super) speed: Speed,
+    pub(super) picks: u64,
+    /// Number of the current reading; a lease remembers the one it was picked on.
+    pub(super) reading: u64,
+    /// Whole answers in flight, oldest first, with the moment at which their
+    /// prompt has probably been computed.
+    pub(super) whole: VecDeque<Computed>,
+}
+
+/// A request whose first token will not be seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Computed {
+    pub(super) place: u32,
+    pub(super) serial: u64,
+    pub(super) at: Time,
+}

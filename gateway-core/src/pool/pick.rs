@@ -1,0 +1,315 @@
+//! Picking an endpoint: filters, ratings, choice and reservation in one step.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::endpoint::Computed;
+use super::ledger::{Entry, Lesson, Stage};
+use super::row::Row;
+use super::{EndpointState, FailureMode, NoEndpoint, Pick, Pool, Scraping};
+use crate::policy::{Ballot, PolicySettings};
+use crate::request::{Answer, RequestView};
+use crate::score::Scene;
+use crate::time::Time;
+
+/// Buffers of a pick, kept so that a pick allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    /// Slots that passed the filters, ascending.
+    pub(super) candidates: Vec<u32>,
+    /// Per slot, blocks of the prompt held.
+    pub(super) matched: Vec<u32>,
+    /// Per candidate, what it is compared by.
+    pub(super) totals: Vec<f64>,
+}
+
+/// Why a filter dropped an endpoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dropped {
+    /// It may serve nobody.
+    State(EndpointState),
+    /// It has failed this request.
+    Tried,
+    /// It is at its bound of requests in flight.
+    Full,
+}
+
+impl Dropped {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::State(state) => state.name(),
+            Self::Tried => "tried",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What to do with endpoints whose signals are too old.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum IfStale {
+    Drop,
+    Keep,
+}
+
+impl Pool {
+    /// Picks an endpoint for `request` and reserves room there.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEndpoint`] says why none could be picked; nothing is reserved then.
+    pub fn pick(
+        &mut self,
+        request: &RequestView<'_>,
+        now: Time,
+        rng: &mut Rng,
+    ) -> Result<Pick, NoEndpoint> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = self.pick_with(request, now, rng, &mut scratch);
+        self.scratch = scratch;
+        result
+    }
+
+    fn pick_with(
+        &mut self,
+        request: &RequestView<'_>,
+        now: Time,
+        rng: &mut Rng,
+        scratch: &mut Scratch,
+    ) -> Result<Pick, NoEndpoint> {
+        self.sift(request, now, &mut scratch.candidates)?;
+        let longest = self.match_prefix(request, &mut scratch.matched);
+        let scene = self.scene(request, &scratch.matched, now);
+        let ballot = self.ballot(&scene, &scratch.candidates, &mut scratch.totals);
+        let slot = ballot.choose(rng);
+        let cached_tokens = scene.cached_tokens(slot);
+        let lesson = if scene.must_load_adapter(slot) || request.answer == Answer::Whole {
+            Lesson::Skip
+        } else {
+            Lesson::Learn
+        };
+        let entry = Entry {
+            serial: 0,
+            slot,
+            endpoint: self.rows[slot as usize].id,
+            stage: Stage::Prefill,
+            tokens: scene.uncached_tokens(slot),
+            reading: self.endpoints[slot as usize].reading,
+            picked: now,
+            features: scene.features(slot),
+            predicted: scene.predicted_ttft(slot) + self.loading(&scene, slot),
+            lesson,
+        };
+        Ok(self.reserve(request, entry, cached_tokens, longest, scratch.candidates.len() as u32))
+    }
+
+    /// Seconds for loading the request's adapter at `slot`.
+    fn loading(&self, scene: &Scene<'_>, slot: u32) -> f64 {
+        match &self.settings.policy {
+            PolicySettings::Predicted(settings) if scene.must_load_adapter(slot) => {
+                settings.adapter_load.as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Rates the candidates by the pool's policy.
+    pub(super) fn ballot<'a>(
+        &'a self,
+        scene: &Scene<'_>,
+        candidates: &'a [u32],
+        totals: &'a mut Vec<f64>,
+    ) -> Ballot<'a> {
+        let policy = &self.settings.policy;
+        Ballot::rate(policy, scene, candidates, &self.cold, self.rotation, totals)
+    }
+
+    /// Fills `matched` with the blocks held per slot; returns the longest match.
+    pub(super) fn match_prefix(&self, request: &RequestView<'_>, matched: &mut Vec<u32>) -> u32 {
+        matched.resize(self.rows.len(), 0);
+        self.prefixes.matches(self.blocks(request), matched)
+    }
+
+    fn blocks<'a>(&self, request: &RequestView<'a>) -> &'a [u64] {
+        let blocks = request.blocks;
+        &blocks[..blocks.len().min(self.settings.prefix.max_blocks)]
+    }
+
+    pub(super) fn scene<'a>(
+        &'a self,
+        request: &'a RequestView<'a>,
+        matched: &'a [u32],
+        now: Time,
+    ) -> Scene<'a> {
+        let home = request.session.and_then(|session| self.sessions.home(session));
+        Scene {
+            request,
+            now,
+            rows: &self.rows,
+            matched,
+            block_tokens: self.settings.prefix.block_tokens,
+            max_blocks: self.settings.prefix.max_blocks,
+            holders: request.adapter.and_then(|adapter| self.residency.holders(adapter)),
+            session: home.and_then(|id| self.by_id.get(&id).copied()),
+            typical_tokens: self.typical_tokens.unwrap_or(0.0),
+            slow_start: self.settings.slow_start,
+        }
+    }
+
+    /// The first filter that drops an endpoint.
+    pub(super) fn dropped(
+        &self,
+        row: &Row,
+        request: &RequestView<'_>,
+        now: Time,
+        if_stale: IfStale,
+    ) -> Option<Dropped> {
+        if let Some(state) = row.obstacle(now) {
+            return Some(Dropped::State(state));
+        }
+        if if_stale == IfStale::Drop && self.is_stale(row, now) {
+            return Some(Dropped::State(EndpointState::Stale));
+        }
+        if request.tried.contains(&row.id) {
+            return Some(Dropped::Tried);
+        }
+        let full = |most| row.own.in_flight >= most;
+        self.settings.max_in_flight.is_some_and(full).then_some(Dropped::Full)
+    }
+
+    pub(super) fn is_stale(&self, row: &Row, now: Time) -> bool {
+        self.settings.scraping == Scraping::On && now.since(row.seen) > self.settings.stale_after
+    }
+
+    /// Whether stale endpoints are to be used at `now`: the pool fails open and
+    /// none of those that could serve is fresh.
+    pub(super) fn if_stale(&self, now: Time) -> IfStale {
+        let ready =
+            |row: &Row| !row.absent && row.obstacle(now).is_none() && !self.is_stale(row, now);
+        if self.settings.failure_mode == FailureMode::Open && !self.rows.iter().any(ready) {
+            IfStale::Keep
+        } else {
+            IfStale::Drop
+        }
+    }
+
+    /// Writes the slots that pass every filter to `candidates`, ascending.
+    pub(super) fn sift(
+        &self,
+        request: &RequestView<'_>,
+        now: Time,
+        candidates: &mut Vec<u32>,
+    ) -> Result<(), NoEndpoint> {
+        let if_stale = self.if_stale(now);
+        let mut tally = Tally::default();
+        candidates.clear();
+        for (slot, row) in self.rows.iter().enumerate() {
+            if row.absent {
+                continue;
+            }
+            match self.dropped(row, request, now, if_stale) {
+                None => candidates.push(slot as u32),
+                Some(dropped) => tally.count(dropped),
+            }
+        }
+        if candidates.is_empty() {
+            return Err(tally.verdict());
+        }
+        Ok(())
+    }
+
+    /// Enters the request into every account.
+    fn reserve(
+        &mut self,
+        request: &RequestView<'_>,
+        entry: Entry,
+        cached_tokens: u32,
+        longest: u32,
+        candidates: u32,
+    ) -> Pick {
+        let (slot, id, now) = (entry.slot, entry.endpoint, entry.picked);
+        let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
+        let tokens = f64::from(entry.tokens);
+        let own = &mut self.rows[slot as usize].own;
+        own.in_flight += 1;
+        own.prefilling += 1;
+        own.prefill_tokens += u64::from(entry.tokens);
+        own.fresh_waiting += 1;
+        self.endpoints[slot as usize].picks += 1;
+        self.rotation.picked(slot);
+        let typical = self.typical_tokens.get_or_insert(tokens);
+        *typical += 0.02 * (tokens - *typical);
+        self.remember(request, slot, longest, now);
+        let lease = self.ledger.enter(entry);
+        self.settle_whole(slot as usize, now);
+        if request.answer == Answer::Whole {
+            self.endpoints[slot as usize].whole.push_back(Computed {
+                place: lease.place,
+                serial: lease.serial,
+                at: now + predicted.unwrap_or_default(),
+            });
+        }
+        self.settle_next(now);
+        Pick { endpoint: id, lease, predicted_ttft: predicted, cached_tokens, candidates }
+    }
+
+    /// Remembers where prefix, adapter and session have gone.
+    fn remember(&mut self, request: &RequestView<'_>, slot: u32, longest: u32, now: Time) {
+        let row = &self.rows[slot as usize];
+        let id = row.id;
+        let adapters = row.adapters.map(|slots| slots.max);
+        self.prefixes.insert(slot, self.blocks(request));
+        if let Some(adapter) = request.adapter {
+            self.residency.ask(slot, adapter, adapters);
+        }
+        if let Some(session) = request.session {
+            self.sessions.settle(session, id, now);
+        }
+        if let PolicySettings::Weighted(weights) = &self.settings.policy
+            && weights.no_hit_lru > 0.0
+            && longest == 0
+        {
+            self.cold.used(slot);
+        }
+    }
+}
+
+/// Counts why endpoints were dropped.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    stale: u32,
+    ejected: u32,
+    draining: u32,
+    failing: u32,
+    faulty: u32,
+    tried: u32,
+    full: u32,
+}
+
+impl Tally {
+    fn count(&mut self, dropped: Dropped) {
+        let counter = match dropped {
+            Dropped::Full => &mut self.full,
+            Dropped::Tried => &mut self.tried,
+            Dropped::State(EndpointState::Draining) => &mut self.draining,
+            Dropped::State(EndpointState::Ejected { .. }) => &mut self.ejected,
+            Dropped::State(EndpointState::GpuFault) => &mut self.faulty,
+            Dropped::State(EndpointState::ProbeFailing) => &mut self.failing,
+            Dropped::State(EndpointState::Serving | EndpointState::Stale) => &mut self.stale,
+        };
+        *counter += 1;
+    }
+
+    fn verdict(self) -> NoEndpoint {
+        let Self { stale, ejected, draining, failing, faulty, tried, full } = self;
+        if full > 0 {
+            NoEndpoint::Full
+        } else if tried > 0 {
+            NoEndpoint::AllTried
+        } else if stale + ejected + draining + failing + faulty == 0 {
+            NoEndpoint::Empty
+        } else {
+            NoEndpoint::NoneReady { stale, ejected, draining, failing, faulty }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What one decision sees.
+
+use crate::policy::speed::{Features, dot};
+use crate::pool::residency::Holders;
+use crate::pool::row::Row;
+use crate::request::RequestView;
+use crate::score::lora_affinity::{self, Standing};
+use crate::time::Time;
+
+use std::time::Duration;
+
+/// The request and everything known of the endpoints, for one decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) request: &'a RequestView<'a>,
+    pub(crate) now: Time,
+    pub(crate) rows: &'a [Row],
+    /// Per slot, blocks of the prompt held.
+    pub(crate) matched: &'a [u32],
+    pub(crate) block_tokens: u32,
+    /// Most blocks that are looked at.
+    pub(crate) max_blocks: usize,
+    /// Who has the adapter, when one is asked for.
+    pub(crate) holders: Option<&'a Holders>,
+    pub(crate) session: Option<u32>,
+    /// Uncached prompt tokens of a typical request.
+    pub(crate) typical_tokens: f64,
+    pub(crate) slow_start: Option<Duration>,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn row(&self, slot: u32) -> &'a Row {
+        &self.rows[slot as usize]
+    }
+
+    /// Blocks of the prompt that count.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.request.blocks.len().min(self.max_blocks) as u32
+    }
+
+    pub(crate) fn matched(&self, slot: u32) -> u32 {
+        self.matched[slot as usize]
+    }
+
+    /// The slot of the session's endpoint.
+    pub(crate) fn session_home(&self) -> Option<u32> {
+        self.session
+    }
+
+    /// Prompt tokens that the endpoint probably has cached.
+    pub(crate) fn cached_tokens(&self, slot: u32) -> u32 {
+        self.matched(slot).saturating_mul(self.block_tokens).min(self.request.prompt_tokens)
+    }
+
+    /// Prompt tokens that the endpoint has to compute.
+    pub(crate) fn uncached_tokens(&self, slot: u32) -> u32 {
+        self.request.prompt_tokens - self.cached_tokens(slot)
+    }
+
+    /// Whether the adapter asked for would have to be loaded.
+    pub(crate) fn must_load_adapter(&self, slot: u32) -> bool {
+        self.request.adapter.is_some()
+            && !self.holders.is_some_and(|holders| holders.resident(slot))
+    }
+
+    /// Score of [`lora_affinity`].
+    pub(crate) fn adapter_score(&self, slot: u32) -> f64 {
+        if self.request.adapter.is_none() {
+            return 1.0;
+        }
+        let standing = match self.holders {
+            Some(holders) if holders.running.contains(slot) => Standing::Running,
+            Some(holders) if holders.waiting.contains(slot) => Standing::Waiting,
+            _ => Standing::Absent,
+        };
+        lora_affinity::score(standing, self.row(slot).adapters)
+    }
+
+    /// The work that stands before this request's first token.
+    ///
+    /// Queued ahead are this gateway's own unanswered prompts, which are known, and what
+    /// the engine reports beyond those, which is taken as typical prompts. An
+    /// engine that tells no queue is judged by own requests alone.
+    #[inline]
+    pub(crate) fn features(&self, slot: u32) -> Features {
+        let row = self.row(slot);
+        let prefilling = f64::from(row.own.prefilling);
+        let waiting = row.waiting().unwrap_or(prefilling);
+        let foreign = (waiting - prefilling).max(0.0);
+        let ahead = row.own.prefill_tokens as f64 + foreign * self.typical_tokens;
+        let decoding = f64::from(row.own.in_flight - row.own.prefilling);
+        let running = row.running().unwrap_or(decoding);
+        let uncached = f64::from(self.uncached_tokens(slot));
+        [1.0, ahead / 1e3, uncached / 1e3, running, waiting]
+    }
+
+    /// Predicted time to first token in seconds, loading an adapter aside.
+    #[inline]
+    pub(crate) fn predicted_ttft(&self, slot: u32) -> f64 {
+        dot(&self.row(slot).speed, &self.features(slot))
+    }
+
+    /// How much of its full share an endpoint should get, 0.1 to 1.
+    #[inline]
+    pub(crate) fn ramp(&self, slot: u32) -> f64 {
+        self.slow_start.map_or(1.0, |slow_start| {
+            let age = self.now.since(self.row(slot).joined).as_secs_f64();
+            let share = age / slow_start.as_secs_f64();
+            if share.is_finite() { share.clamp(0.1, 1.0) } else { 1.0 }
+        })
+    }
+}
