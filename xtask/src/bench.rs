@@ -1,0 +1,44 @@
+//! `cargo xtask bench`: figures beside their baselines, in one run each.
+//!
+//! Each bench installs what it compares with, keeps all traffic on the loopback
+//! interface, and leaves no process behind. docs/benchmarks.md has the results.
+
+use anyhow::Result;
+use clap::Subcommand;
+
+mod child;
+mod decide;
+mod event;
+mod figures;
+mod install;
+mod load;
+mod memory;
+mod message;
+mod path;
+mod proxy;
+mod scrape;
+mod streams;
+mod upstream;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    Decide(decide::Decide),
+    Memory(memory::Memory),
+    Proxy(proxy::Proxy),
+    Scrape(scrape::Scrape),
+}
+
+/// Runs one bench.
+///
+/// # Errors
+///
+/// When it cannot be set up, or what it measures gives a wrong answer.
+pub(crate) fn run(bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Decide(options) => decide::run(options),
+        Bench::Memory(options) => memory::run(options),
+        Bench::Proxy(options) => proxy::run(options),
+        Bench::Scrape(options) => scrape::run(options),
+    }
+}
