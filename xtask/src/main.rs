@@ -1,17 +1,27 @@
-//! The task runner.
-use clap::Parser;
+//! The task runner: `cargo xtask COMMAND`.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
 mod bench;
-#[derive(Parser)]
-struct Args {
+
+/// Everything a developer runs in this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
-#[derive(clap::Subcommand)]
+
+#[derive(Debug, Subcommand)]
 enum Command {
+    /// Measures, beside a baseline each.
     #[command(subcommand)]
     Bench(bench::Bench),
 }
-fn main() -> anyhow::Result<()> {
-    let Command::Bench(b) = Args::parse().command;
-    bench::run(&b)
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Bench(bench) => bench::run(&bench),
+    }
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
+use super::message::Pacing;
 use super::path::{Path, Program, Running};
 use super::streams::{self, Streams};
 use super::upstream::{Settings, Upstream};
@@ -106,7 +107,13 @@ fn measure(
     drop((idle, running));
 
     let (running, base) = start()?;
-    let streams = Streams { targets: &running.targets, count, warm_up: SETTLE, measured: SETTLE };
+    let streams = Streams {
+        targets: &running.targets,
+        count,
+        pacing: Pacing::Even,
+        warm_up: SETTLE,
+        measured: SETTLE,
+    };
     let outcome = running.explain(streams::run(&streams, || running.resident_kib()))?;
     let streaming_kib = per_connection(base, outcome.after.max(outcome.before));
     Ok(Row {

@@ -46,12 +46,31 @@ pub(crate) fn chat_requests(host: SocketAddr, bytes: usize) -> Vec<Vec<u8>> {
     (0..VARIANTS).map(|variant| with_head(host, "*/*", &chat_body(bytes, variant))).collect()
 }
 
+/// When the chunks of several streams leave the model server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pacing {
+    /// Evenly spread: every chunk comes alone, the costliest case for a proxy.
+    Even,
+    /// As engines do it: an endpoint's streams together, at the end of each step.
+    Steps,
+}
+
+impl Pacing {
+    /// Value of the `x-pacing` header.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Steps => "steps",
+        }
+    }
+}
+
 /// A request for a streamed answer.
-pub(crate) fn stream_request(host: SocketAddr) -> Vec<u8> {
+pub(crate) fn stream_request(host: SocketAddr, pacing: Pacing) -> Vec<u8> {
     let body = format!(
         r#"{{"model":"{MODEL}","stream":true,"messages":[{{"role":"user","content":"Tell me a story."}}]}}"#
     );
-    with_head(host, "text/event-stream", &body)
+    with_head(host, &format!("text/event-stream\r\nx-pacing: {}", pacing.name()), &body)
 }
 
 /// The constant body of an answer that is not streamed.

@@ -9,16 +9,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
-use serde::{Serialize, Serializer};
+use clap::Args;
+use rows::{Body, Figures, RequestRow, StreamRow};
 
 use super::load::{self, Load};
+use super::message::Pacing;
 use super::path::{Path, Running};
 use super::streams::{self, Streams};
 use super::upstream::{Settings, Upstream};
 use super::{figures, message};
 
 mod report;
+mod rows;
 
 const CONCURRENCIES: [usize; 3] = [1, 16, 64];
 const STREAMS: usize = 100;
@@ -56,79 +58,6 @@ pub(crate) struct Proxy {
     no_streams: bool,
 }
 
-/// Size of a request's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Body {
-    #[value(name = "0.1")]
-    Short,
-    #[value(name = "8")]
-    Medium,
-    #[value(name = "128")]
-    Long,
-}
-
-impl Body {
-    const ALL: [Self; 3] = [Self::Short, Self::Medium, Self::Long];
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::Short => 100,
-            Self::Medium => 8 * 1024,
-            Self::Long => 128 * 1024,
-        }
-    }
-
-    /// As named in tables and in JSON.
-    fn kilobytes(self) -> f64 {
-        match self {
-            Self::Short => 0.1,
-            Self::Medium => 8.0,
-            Self::Long => 128.0,
-        }
-    }
-}
-
-impl Serialize for Body {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.kilobytes())
-    }
-}
-
-/// Figures of a whole run.
-#[derive(Debug, Default, Serialize)]
-struct Figures {
-    requests: Vec<RequestRow>,
-    streams: Vec<StreamRow>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct RequestRow {
-    path: &'static str,
-    body_kb: Body,
-    concurrency: usize,
-    rps: f64,
-    p50_us: f64,
-    p99_us: f64,
-    /// CPU of the proxy process per request; zero on the direct path.
-    cpu_us: f64,
-}
-
-impl RequestRow {
-    /// Whether `other` was measured with the same body and connections.
-    fn is_same_cell(&self, other: &Self) -> bool {
-        (self.body_kb, self.concurrency) == (other.body_kb, other.concurrency)
-    }
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct StreamRow {
-    path: &'static str,
-    chunk_p50_us: f64,
-    chunk_p99_us: f64,
-    /// CPU of the proxy process per chunk; zero on the direct path.
-    cpu_us: f64,
-}
-
 /// Runs the bench.
 ///
 /// # Errors
@@ -152,7 +81,7 @@ pub(crate) fn run(options: &Proxy) -> Result<()> {
         rounds.push(measure_round(options, &running)?);
         running.rotate_left(1);
     }
-    let figures = medians(options, &rounds);
+    let figures = Figures::medians(&options.paths, &rounds);
     report::print(&figures, options);
     figures::write_json(options.json.as_deref(), &figures)
 }
@@ -174,11 +103,17 @@ fn measure_round(options: &Proxy, running: &[Running]) -> Result<Figures> {
             }
         }
     }
-    if !options.no_streams {
+    for pacing in [Pacing::Even, Pacing::Steps].into_iter().filter(|_| !options.no_streams) {
         for running in running {
-            let row = running.explain(measure_streams(options, running))?;
-            eprintln!("  {STREAMS} streams  {:<7} {:>6.1} us CPU per chunk", row.path, row.cpu_us);
-            figures.streams.push(row);
+            let row = running.explain(measure_streams(options, running, pacing))?;
+            eprintln!(
+                "  {STREAMS} streams, {:<5} {:<7} {:>6.1} us p50, {:>6.1} us CPU per chunk",
+                pacing.name(),
+                row.path,
+                row.chunk_p50_us,
+                row.cpu_us
+            );
+            figures.streams_of(pacing).push(row);
         }
     }
     Ok(figures)
@@ -214,10 +149,11 @@ fn measure_requests(
     })
 }
 
-fn measure_streams(options: &Proxy, running: &Running) -> Result<StreamRow> {
+fn measure_streams(options: &Proxy, running: &Running, pacing: Pacing) -> Result<StreamRow> {
     let streams = Streams {
         targets: &running.targets,
         count: STREAMS,
+        pacing,
         warm_up: WARM_UP,
         measured: Duration::from_secs_f64(options.seconds),
     };
@@ -233,41 +169,6 @@ fn measure_streams(options: &Proxy, running: &Running) -> Result<StreamRow> {
         chunk_p99_us: figures::micros_at(&outcome.latency, 0.99),
         cpu_us: figures::micros_each(outcome.after.saturating_sub(outcome.before), count),
     })
-}
-
-/// The median of each figure over the rounds, paths in the order asked for.
-fn medians(options: &Proxy, rounds: &[Figures]) -> Figures {
-    let mut figures = Figures::default();
-    let Some(first) = rounds.first() else { return figures };
-    for cell in &first.requests {
-        let same = |row: &&RequestRow| row.is_same_cell(cell) && row.path == cell.path;
-        let of = |value: fn(&RequestRow) -> f64| {
-            let rows = rounds.iter().flat_map(|round| round.requests.iter().filter(same));
-            figures::tenth(figures::median(rows.map(value)))
-        };
-        figures.requests.push(RequestRow {
-            rps: of(|row| row.rps),
-            p50_us: of(|row| row.p50_us),
-            p99_us: of(|row| row.p99_us),
-            cpu_us: of(|row| row.cpu_us),
-            ..cell.clone()
-        });
-    }
-    for path in &options.paths {
-        let rows =
-            || rounds.iter().flat_map(|round| &round.streams).filter(|row| row.path == path.name());
-        if rows().next().is_some() {
-            let of =
-                |value: fn(&StreamRow) -> f64| figures::tenth(figures::median(rows().map(value)));
-            figures.streams.push(StreamRow {
-                path: path.name(),
-                chunk_p50_us: of(|row| row.chunk_p50_us),
-                chunk_p99_us: of(|row| row.chunk_p99_us),
-                cpu_us: of(|row| row.cpu_us),
-            });
-        }
-    }
-    figures
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::figures;
+use super::message::Pacing;
 use super::path::{Path, Running};
 use super::streams::{self, Streams};
 use super::upstream::{Settings, Upstream};
@@ -78,7 +79,13 @@ pub(crate) fn run(options: &Scrape) -> Result<()> {
     let measured = Duration::from_secs(options.seconds);
     let read = || Ok(Reading { cpu: running.cpu()?, scrapes: upstream.scrapes() });
 
-    let streams = Streams { targets: &running.targets, count: 1, warm_up: COOL_DOWN, measured };
+    let streams = Streams {
+        targets: &running.targets,
+        count: 1,
+        pacing: Pacing::Even,
+        warm_up: COOL_DOWN,
+        measured,
+    };
     let outcome = running.explain(streams::run(&streams, read))?;
     let active = span(outcome.before, outcome.after, outcome.elapsed);
 

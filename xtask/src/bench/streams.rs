@@ -14,7 +14,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 
 use super::event::{self, Events};
-use super::message;
+use super::message::{self, Pacing};
 
 /// What to open, where, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,7 @@ pub(crate) struct Streams<'a> {
     /// Streams are dealt to these in turn.
     pub(crate) targets: &'a [SocketAddr],
     pub(crate) count: usize,
+    pub(crate) pacing: Pacing,
     /// Discarded beginning, counted from when all streams are open.
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
@@ -82,7 +83,7 @@ impl Reader {
             let target = streams.targets[index % streams.targets.len()];
             let mut socket = std::net::TcpStream::connect(target)
                 .with_context(|| format!("cannot connect to {target}"))?;
-            socket.write_all(&message::stream_request(target))?;
+            socket.write_all(&message::stream_request(target, streams.pacing))?;
             socket.set_nonblocking(true)?;
             let mut socket = TcpStream::from_std(socket);
             reader.poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
@@ -168,6 +169,7 @@ mod tests {
         let streams = Streams {
             targets: upstream.addresses(),
             count: 4,
+            pacing: Pacing::Even,
             warm_up: Duration::from_millis(50),
             measured: Duration::from_millis(500),
         };
@@ -189,7 +191,13 @@ mod tests {
             let _ = socket.read_to_end(&mut Vec::new());
         });
         let patience = Duration::from_secs(5);
-        let streams = Streams { targets: &target, count: 1, warm_up: patience, measured: patience };
+        let streams = Streams {
+            targets: &target,
+            count: 1,
+            pacing: Pacing::Even,
+            warm_up: patience,
+            measured: patience,
+        };
         let error = run(&streams, || Ok(())).unwrap_err();
         assert!(error.to_string().contains("503"), "{error}");
         server.join().unwrap();

@@ -20,12 +20,16 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::event::{self, Frame};
-use super::message;
+use super::message::{self, Pacing};
 use connection::{Asked, Connection};
+use pace::Pace;
 use page::Page;
+use timer::Timer;
 
 mod connection;
+mod pace;
 mod page;
+mod timer;
 
 /// How the server behaves.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +69,7 @@ impl Upstream {
         }
         let waker = Waker::new(poll.registry(), Token(settings.endpoints))?;
         let shared = Arc::new(Shared::default());
-        let server = Server::new(poll, listeners, settings.interval, Arc::clone(&shared));
+        let server = Server::new(poll, listeners, settings.interval, Arc::clone(&shared))?;
         let thread =
             std::thread::Builder::new().name("upstream".into()).spawn(move || server.run())?;
         Ok(Self { addresses, shared, waker, thread: Some(thread) })
@@ -98,10 +102,10 @@ struct Server {
     listeners: Vec<TcpListener>,
     connections: HashMap<usize, Connection>,
     next_token: usize,
-    interval: Duration,
+    timer: Timer,
     /// When which stream's next chunk is due.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
-    streams: u32,
+    pace: Pace,
     frame: Frame,
     answer: Vec<u8>,
     page: Page,
@@ -114,31 +118,32 @@ impl Server {
         listeners: Vec<TcpListener>,
         interval: Duration,
         shared: Arc<Shared>,
-    ) -> Self {
-        Self {
-            next_token: listeners.len() + 1,
+    ) -> io::Result<Self> {
+        // The token between the listeners' and this one is the waker's.
+        let timer_token = listeners.len() + 1;
+        Ok(Self {
+            timer: Timer::register(poll.registry(), Token(timer_token))?,
+            next_token: timer_token + 1,
             answer: whole("application/json", message::ANSWER.as_bytes()),
             page: Page::new(),
             connections: HashMap::new(),
             due: BinaryHeap::new(),
-            streams: 0,
+            pace: Pace::new(interval, listeners.len()),
             frame: Frame::new(),
             poll,
             listeners,
-            interval,
             shared,
-        }
+        })
     }
 
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut scratch = vec![0; 64 * 1024];
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let wait = self
-                .due
-                .peek()
-                .map(|Reverse((due, _))| due.saturating_duration_since(Instant::now()));
-            match self.poll.poll(&mut events, wait) {
+            if let Some(&Reverse((due, _))) = self.due.peek() {
+                self.timer.arm(due)?;
+            }
+            match self.poll.poll(&mut events, None) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
@@ -170,7 +175,7 @@ impl Server {
                 Token(token),
                 Interest::READABLE | Interest::WRITABLE,
             )?;
-            self.connections.insert(token, Connection::new(socket));
+            self.connections.insert(token, Connection::new(socket, listener));
         }
     }
 
@@ -194,13 +199,13 @@ impl Server {
                         self.shared.scrapes.fetch_add(1, Ordering::Relaxed);
                         connection.send(self.page.render(!self.due.is_empty()))
                     }
-                    Asked::Stream => {
+                    Asked::Stream(pacing) => {
                         connection.number = 0;
-                        self.streams = self.streams.wrapping_add(1);
-                        self.due.push(Reverse((
-                            Instant::now() + phase(self.streams, self.interval),
-                            token,
-                        )));
+                        let first = match pacing {
+                            Pacing::Even => self.pace.spread(),
+                            Pacing::Steps => self.pace.step(connection.endpoint),
+                        };
+                        self.due.push(Reverse((first, token)));
                         connection.send(STREAM_HEAD)
                     }
                     Asked::Unknown => connection.send(NOT_FOUND),
@@ -226,7 +231,7 @@ impl Server {
             let frame = self.frame.stamp(connection.number, event::now());
             connection.number += 1;
             match connection.send(frame) {
-                Ok(()) => self.due.push(Reverse((due + self.interval, token))),
+                Ok(()) => self.due.push(Reverse((due + self.pace.interval, token))),
                 Err(_) => drop(self.connections.remove(&token)),
             }
         }
@@ -236,11 +241,6 @@ impl Server {
 const STREAM_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
-
-/// Spreads streams evenly over the interval (golden ratio), whatever their number.
-fn phase(stream: u32, interval: Duration) -> Duration {
-    interval.mul_f64((f64::from(stream) * 0.618_033_988_749_895).fract())
-}
 
 fn whole(content_type: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(

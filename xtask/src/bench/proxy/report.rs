@@ -1,6 +1,7 @@
 //! The tables of `bench proxy`: figures, ratios to the direct path, goals.
 
-use super::{Body, Figures, INTERVAL, Proxy, RequestRow, STREAMS};
+use super::rows::{Body, Figures, RequestRow, StreamRow};
+use super::{INTERVAL, Proxy, STREAMS};
 use crate::bench::figures::{machine, ratio, verdict};
 use crate::bench::message::EVENT_BYTES;
 
@@ -20,9 +21,13 @@ pub(super) fn print(figures: &Figures, options: &Proxy) {
     if !figures.requests.is_empty() {
         print_requests(figures);
     }
-    if !figures.streams.is_empty() {
-        print_streams(figures);
-    }
+    let streams = format!(
+        "{STREAMS} streams, a chunk of {EVENT_BYTES} bytes every {} ms each",
+        INTERVAL.as_millis()
+    );
+    let steps = format!("{streams}, an endpoint's streams together (as engines send)");
+    print_streams(&steps, &figures.streams);
+    print_streams(&format!("{streams}, evenly spread"), &figures.even_streams);
     print_goals(figures);
 }
 
@@ -48,15 +53,15 @@ fn print_requests(figures: &Figures) {
     }
 }
 
-fn print_streams(figures: &Figures) {
-    println!(
-        "\n{STREAMS} streams, a chunk of {EVENT_BYTES} bytes every {} ms each:\n",
-        INTERVAL.as_millis()
-    );
+fn print_streams(heading: &str, rows: &[StreamRow]) {
+    if rows.is_empty() {
+        return;
+    }
+    println!("\n{heading}:\n");
     println!("| path | chunk p50 | to direct | chunk p99 | to direct | CPU/chunk |");
     println!("|---|---|---|---|---|---|");
-    let direct = figures.streams.iter().find(|row| row.path == "direct");
-    for row in &figures.streams {
+    let direct = rows.iter().find(|row| row.path == "direct");
+    for row in rows {
         println!(
             "| {} | {:.1} | {} | {:.1} | {} | {:.1} |",
             row.path,
@@ -126,14 +131,14 @@ mod tests {
     #[test]
     fn added_latency_is_taken_against_the_same_cell() {
         let requests = vec![row("direct", 16, 90.0), row("direct", 1, 50.0), row("ours", 1, 120.0)];
-        let figures = Figures { requests, streams: vec![] };
+        let figures = Figures { requests, ..Figures::default() };
         let ours = &figures.requests[2];
         assert_eq!(added(ours, direct(&figures, ours)), Some(70.0));
     }
 
     #[test]
     fn nothing_is_added_to_an_unknown_baseline() {
-        let figures = Figures { requests: vec![row("ours", 1, 120.0)], streams: vec![] };
+        let figures = Figures { requests: vec![row("ours", 1, 120.0)], ..Figures::default() };
         let ours = &figures.requests[0];
         assert_eq!(added(ours, direct(&figures, ours)), None);
     }

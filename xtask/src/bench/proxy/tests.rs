@@ -33,9 +33,11 @@ fn the_median_of_each_path_is_reported() {
     let round = |direct: f64, nginx: f64| Figures {
         requests: vec![request("direct", direct), request("nginx", nginx)],
         streams: vec![stream("nginx", nginx), stream("direct", direct)],
+        even_streams: vec![],
     };
     let options = options(&["--paths", "direct,nginx"]);
-    let figures = medians(&options, &[round(0.0, 10.0), round(0.0, 90.0), round(0.0, 12.0)]);
+    let figures =
+        Figures::medians(&options.paths, &[round(0.0, 10.0), round(0.0, 90.0), round(0.0, 12.0)]);
     let requests: Vec<_> = figures.requests.iter().map(|row| (row.path, row.cpu_us)).collect();
     let streams: Vec<_> = figures.streams.iter().map(|row| (row.path, row.cpu_us)).collect();
     assert_eq!(requests, [("direct", 0.0), ("nginx", 12.0)]);
@@ -44,8 +46,11 @@ fn the_median_of_each_path_is_reported() {
 
 #[test]
 fn json_has_exactly_the_promised_fields() {
-    let figures =
-        Figures { requests: vec![request("ours", 3.0)], streams: vec![stream("ours", 4.0)] };
+    let figures = Figures {
+        requests: vec![request("ours", 3.0)],
+        streams: vec![stream("ours", 4.0)],
+        even_streams: vec![stream("ours", 5.0)],
+    };
     let expected = serde_json::json!({
         "requests": [{"path": "ours", "body_kb": 8.0, "concurrency": 16, "rps": 10.0, "p50_us": 1.0, "p99_us": 2.0, "cpu_us": 3.0}],
         "streams": [{"path": "ours", "chunk_p50_us": 1.0, "chunk_p99_us": 2.0, "cpu_us": 4.0}],

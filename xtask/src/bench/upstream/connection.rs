@@ -4,13 +4,15 @@ use std::io::{self, Write};
 
 use mio::net::TcpStream;
 
+use crate::bench::message::Pacing;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// The constant completion.
     Answer,
     Metrics,
-    Stream,
+    Stream(Pacing),
     /// Anything else, and requests this server cannot frame.
     Unknown,
 }
@@ -19,6 +21,8 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: TcpStream,
+    /// Which endpoint the client connected to.
+    pub(super) endpoint: usize,
     /// Number of the stream's next chunk.
     pub(super) number: u64,
     reading: Reading,
@@ -34,8 +38,8 @@ struct Reading {
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream) -> Self {
-        Self { socket, number: 0, reading: Reading::default(), unsent: Vec::new() }
+    pub(super) fn new(socket: TcpStream, endpoint: usize) -> Self {
+        Self { socket, endpoint, number: 0, reading: Reading::default(), unsent: Vec::new() }
     }
 
     /// Consumes `bytes` up to the end of one request; says what it asked once it
@@ -103,6 +107,7 @@ fn read_head(head: &[u8]) -> (Asked, usize) {
         _ => Asked::Unknown,
     };
     let mut length = 0;
+    let (mut streamed, mut pacing) = (false, Pacing::Steps);
     for header in request.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             length = std::str::from_utf8(header.value)
@@ -111,8 +116,13 @@ fn read_head(head: &[u8]) -> (Asked, usize) {
                 .unwrap_or(0);
         } else if header.name.eq_ignore_ascii_case("accept") && header.value == b"text/event-stream"
         {
-            asked = Asked::Stream;
+            streamed = true;
+        } else if header.name == "x-pacing" && header.value == Pacing::Even.name().as_bytes() {
+            pacing = Pacing::Even;
         }
+    }
+    if streamed {
+        asked = Asked::Stream(pacing);
     }
     (asked, length)
 }
@@ -136,7 +146,7 @@ mod tests {
 
     const POST: &[u8] = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";
     const STREAM: &[u8] =
-        b"POST /v1/x HTTP/1.1\r\naccept: text/event-stream\r\ncontent-length: 2\r\n\r\n{}";
+        b"POST /v1/x HTTP/1.1\r\nx-pacing: even\r\naccept: text/event-stream\r\ncontent-length: 2\r\n\r\n{}";
     const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
 
     fn asked(stream: &[u8], piece: usize) -> Vec<Asked> {
@@ -152,8 +162,13 @@ mod tests {
     #[test]
     fn requests_are_framed_however_they_are_cut() {
         let stream = [POST, STREAM, SCRAPE, POST, b"GET /none HTTP/1.1\r\n\r\n"].concat();
-        let expected =
-            [Asked::Answer, Asked::Stream, Asked::Metrics, Asked::Answer, Asked::Unknown];
+        let expected = [
+            Asked::Answer,
+            Asked::Stream(Pacing::Even),
+            Asked::Metrics,
+            Asked::Answer,
+            Asked::Unknown,
+        ];
         for piece in [1, 2, 7, 60, stream.len()] {
             assert_eq!(asked(&stream, piece), expected, "pieces of {piece}");
         }
