@@ -9,7 +9,7 @@ mod skip;
 mod text;
 mod walk;
 
-pub(crate) use text::{compact, unescape};
+pub(crate) use text::{compact, escape, unescape};
 pub(crate) use walk::{Kind, Visitor, Walker, Want};
 
 /// Why a body cannot be routed: the client's fault, status 400.

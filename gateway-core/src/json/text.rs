@@ -32,6 +32,20 @@ pub(crate) fn unescape(raw: &[u8]) -> Option<String> {
     Some(text)
 }
 
+/// `text` as JSON, with its quotes.
+pub(crate) fn escape(text: &str) -> Vec<u8> {
+    let mut json = vec![b'"'];
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => json.extend([b'\\', c as u8]),
+            c if c < ' ' => json.extend(format!("\\u{:04x}", u32::from(c)).bytes()),
+            c => json.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+        }
+    }
+    json.push(b'"');
+    json
+}
+
 /// The character after `\u`, and what follows it.
 fn code_point(digits: &str) -> Option<(char, &str)> {
     let (high, rest) = unit(digits)?;
@@ -132,7 +146,8 @@ mod tests {
         #[test]
         fn any_text_survives_encoding(text: String) {
             let encoded = serde_json::to_vec(&text).unwrap();
-            prop_assert_eq!(unescape(&encoded[1..encoded.len() - 1]).unwrap(), text);
+            prop_assert_eq!(unescape(&encoded[1..encoded.len() - 1]).unwrap(), text.as_str());
+            prop_assert_eq!(serde_json::from_slice::<String>(&escape(&text)).unwrap(), text);
         }
 
         #[test]
