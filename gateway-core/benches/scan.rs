@@ -10,6 +10,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use gateway_core::body::{ScanSettings, Scanner};
+use gateway_core::engine::{Engine, Mapping};
+use gateway_core::http1::RequestHead;
+use gateway_core::rename::{Rename, Shape};
+use gateway_core::sse::Watch;
 
 const PIECE: usize = 128 << 10;
 const MIB: usize = 1 << 20;
@@ -32,7 +36,8 @@ fn main() {
         ("500,000 tiny messages", chat("a", 500_000)),
         ("16 MiB of token ids", ids(16 * MIB)),
     ];
-    let rows: Vec<Row> = bodies.iter().map(|(name, body)| measure(name, body)).collect();
+    let mut rows: Vec<Row> = bodies.iter().map(|(name, body)| measure(name, body)).collect();
+    rows.extend([metrics_page(), chunk_of_stream(), renamed_chunk(), request_head()]);
     println!(
         "{:28} {:>11} {:>12} {:>8} {:>14}",
         "body", "bytes", "scan ns", "GB/s", "above reading"
@@ -69,6 +74,56 @@ fn measure(body: &'static str, bytes: &[u8]) -> Row {
         }
     });
     Row { body, bytes: bytes.len(), scan, read }
+}
+
+fn metrics_page() -> Row {
+    let page = include_bytes!("../tests/fixtures/vllm-metrics.txt");
+    let mapping = Mapping::of(Engine::Vllm);
+    let scan = best(page.len(), || {
+        black_box(mapping.read(black_box(page), Some("tiny")));
+    });
+    Row { body: "vLLM metrics page", bytes: page.len(), scan, read: Duration::ZERO }
+}
+
+fn event() -> Vec<u8> {
+    let content = "x".repeat(100);
+    format!(
+        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1795963065,\
+         \"model\":\"llama\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{content}\"}}}}]}}\n\n"
+    )
+    .into_bytes()
+}
+
+fn chunk_of_stream() -> Row {
+    let event = event();
+    let mut watch = Watch::events();
+    let scan = best(event.len(), || {
+        black_box(watch.push(black_box(&event)));
+    });
+    Row { body: "event of a stream", bytes: event.len(), scan, read: Duration::ZERO }
+}
+
+fn renamed_chunk() -> Row {
+    let event = event();
+    let mut rename = Rename::new(Shape::Events, "llama", "alias");
+    let mut out = Vec::new();
+    let scan = best(event.len(), || {
+        out.clear();
+        rename.push(black_box(&event), &mut out);
+        black_box(&out);
+    });
+    Row { body: "event of a stream, renamed", bytes: event.len(), scan, read: Duration::ZERO }
+}
+
+fn request_head() -> Row {
+    let head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway:8080\r\nAccept: application/json\r\n\
+        Accept-Encoding: gzip, deflate\r\nConnection: keep-alive\r\nContent-Type: application/json\r\n\
+        User-Agent: OpenAI/Python 1.99.0\r\nAuthorization: Bearer sk-0123456789abcdef\r\n\
+        X-Stainless-Lang: python\r\nX-Stainless-OS: Linux\r\nContent-Length: 321\r\n\r\n";
+    let scan = best(head.len(), || {
+        black_box(RequestHead::parse(black_box(head)).is_ok());
+    });
+    Row { body: "request head", bytes: head.len(), scan, read: Duration::ZERO }
 }
 
 /// The least of many runs, for the other core's noise only adds.
