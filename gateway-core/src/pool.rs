@@ -10,6 +10,7 @@
 //! broken at random); `RequestView::answer` says whether the first token will be seen.
 
 mod account;
+pub(crate) mod digest;
 mod endpoint;
 mod explain;
 pub mod lease;
@@ -36,6 +37,7 @@ use crate::policy::Rotation;
 use crate::policy::speed::{Coefficients, Speed};
 use crate::prefix::index::Index;
 use crate::score::no_hit_lru::ColdOrder;
+use digest::{Digest, Gate};
 use endpoint::Endpoint;
 use ledger::Ledger;
 use pick::Scratch;
@@ -88,6 +90,8 @@ pub enum Drain {
 pub struct Pool {
     settings: PoolSettings,
     rows: Vec<Row>,
+    gates: Vec<Gate>,
+    digests: Vec<Digest>,
     endpoints: Vec<Endpoint>,
     by_name: HashMap<Arc<str>, u32>,
     by_id: HashMap<EndpointId, u32>,
@@ -117,6 +121,8 @@ impl Pool {
             prefixes: Index::new(settings.prefix.capacity_blocks_per_endpoint),
             settings,
             rows: Vec::new(),
+            gates: Vec::new(),
+            digests: Vec::new(),
             endpoints: Vec::new(),
             by_name: HashMap::new(),
             by_id: HashMap::new(),
@@ -168,6 +174,15 @@ impl Pool {
         let (speed, doubt) = self.endpoints[slot].speed.blended(&typical, now);
         self.rows[slot].speed = speed;
         self.rows[slot].doubt = doubt;
+        self.refresh(slot);
+    }
+
+    /// Works out anew what scans read of a row that has changed.
+    fn refresh(&mut self, slot: usize) {
+        let row = &mut self.rows[slot];
+        row.merge();
+        self.gates[slot] = Gate::of(row);
+        self.digests[slot] = Digest::of(row, self.typical_tokens.unwrap_or(0.0));
     }
 }
 

@@ -15,6 +15,9 @@ impl Time {
     /// The origin itself.
     pub const ZERO: Self = Self(0);
 
+    /// The end of time.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// The moment `since_origin` after the origin; saturates after 584 years.
     #[must_use]
     pub fn from_origin(since_origin: Duration) -> Self {

@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use super::speed::dot;
-use crate::pool::row::Row;
+use crate::pool::digest::Digest;
 use crate::score::Scene;
 
 /// Settings of the `predicted` policy.
@@ -81,35 +80,34 @@ const TIGHT: f64 = 0.9;
 /// What the request would cost at `slot`. Finite whatever the inputs.
 #[inline]
 pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -> Cost {
-    let row = scene.row(slot);
-    let features = scene.features(slot);
-    let [_, _, uncached, running, _] = features;
+    let digest = scene.digest(slot);
+    let own = digest.per_token * f64::from(scene.uncached_tokens(slot));
     let load_adapter = scene.must_load_adapter(slot);
     let elsewhere = scene.session_home().is_some_and(|home| home != slot);
     Cost {
-        ttft: dot(&row.speed, &features),
+        ttft: digest.base + own,
         // While the prompt is computed, every running answer waits.
-        harm: settings.harm_price * running * uncached * row.speed[2],
-        adapter: if load_adapter { settings.adapter_load.as_secs_f64() } else { 0.0 },
-        preemption: preemption_risk(row, scene.request.prompt_tokens)
+        harm: settings.harm_price * digest.running * own,
+        adapter: price(load_adapter, settings.adapter_load),
+        preemption: preemption_risk(digest, scene.request.prompt_tokens)
             * settings.preemption.as_secs_f64(),
-        session: if elsewhere { settings.leave_session.as_secs_f64() } else { 0.0 },
-        factor: (1.0 - settings.exploration * row.doubt) / scene.ramp(slot),
+        session: price(elsewhere, settings.leave_session),
+        factor: (1.0 - settings.exploration * digest.doubt) / scene.ramp(slot),
     }
+}
+
+fn price(due: bool, price: Duration) -> f64 {
+    if due { price.as_secs_f64() } else { 0.0 }
 }
 
 /// How likely the request is to cause a preemption, 0 to 1.
 ///
 /// Rises with the square of how far the KV cache would be filled beyond
-/// [`TIGHT`]. An engine that does not tell its use counts as half full: no risk is known.
+/// [`TIGHT`]. An engine that does not tell its use shows no risk.
 #[inline]
-fn preemption_risk(row: &Row, prompt_tokens: u32) -> f64 {
-    let Some(usage) = row.kv_usage else {
-        return 0.0;
-    };
-    let coming = f64::from(prompt_tokens) + row.own.prefill_tokens as f64;
-    let added = row.kv_tokens.map_or(0.0, |capacity| coming / capacity);
-    let excess = ((usage + added - TIGHT) / (1.0 - TIGHT)).clamp(0.0, 1.0);
+fn preemption_risk(digest: &Digest, prompt_tokens: u32) -> f64 {
+    let filled = digest.kv_promised + digest.kv_per_token * f64::from(prompt_tokens);
+    let excess = ((filled - TIGHT) / (1.0 - TIGHT)).clamp(0.0, 1.0);
     excess * excess
 }
 

@@ -41,8 +41,16 @@ const MOST: Coefficients = [60.0, 100.0, 100.0, 1.0, 60.0];
 /// Variance of a relative error of an otherwise perfect model.
 const NOISE: f64 = 0.04;
 
-/// Relative errors beyond this count as this.
+/// Relative errors beyond this count as this, times the number of surprises in a
+/// row: one is an accident, several are news.
 const CLIP: f64 = 2.0;
+
+/// A relative error beyond this is a surprise.
+const SURPRISE: f64 = 0.5;
+
+/// Surprises in a row, all to the same side, after which the endpoint has changed
+/// (throttled, or a neighbour has gone) and the past is worth little.
+const CHANGED: u32 = 3;
 
 /// Predictions below this are taken as this when errors are made relative.
 const SHORTEST: f64 = 0.01;
@@ -51,7 +59,10 @@ const SHORTEST: f64 = 0.01;
 const LONGEST: f64 = 3600.0;
 
 /// Each answer makes earlier ones count this much.
-const KEEP: f64 = 0.98;
+const KEEP: f64 = 0.96;
+
+/// The same after a change.
+const KEEP_CHANGED: f64 = 0.8;
 
 /// Answers after which own experience and the pool's weigh the same.
 const TRUST: f64 = 2.0;
@@ -65,6 +76,9 @@ pub(crate) struct Speed {
     coefficients: Coefficients,
     covariance: [[f64; N]; N],
     samples: f64,
+    /// Surprises in a row to the same side.
+    surprises: u32,
+    slower: bool,
     learnt: Time,
     error: f64,
     bias: f64,
@@ -86,6 +100,8 @@ impl Speed {
             coefficients: prior,
             covariance,
             samples: 0.0,
+            surprises: 0,
+            slower: false,
             learnt: Time::ZERO,
             error: 0.0,
             bias: 0.0,
@@ -133,8 +149,11 @@ impl Speed {
         let expected = dot(&self.coefficients, features);
         let scale = expected.clamp(SHORTEST, LONGEST);
         let x = features.map(|x| x / scale);
-        let error = ((seconds.clamp(0.0, LONGEST) - expected) / scale).clamp(-CLIP, CLIP);
-        self.update(&x, error);
+        let error = (seconds.clamp(0.0, LONGEST) - expected) / scale;
+        self.count_surprise(error);
+        let believed = CLIP * f64::from(self.surprises.max(1));
+        let keep = if self.surprises < CHANGED { KEEP } else { KEEP_CHANGED };
+        self.update(&x, error.clamp(-believed, believed), keep);
         if self.coefficients.iter().any(|c| !c.is_finite()) {
             *self = Self::from_prior(*prior);
             return;
@@ -143,25 +162,38 @@ impl Speed {
         self.learnt = now;
     }
 
-    fn update(&mut self, x: &Features, error: f64) {
+    fn count_surprise(&mut self, error: f64) {
+        let slower = error > 0.0;
+        if error.abs() <= SURPRISE {
+            self.surprises = 0;
+        } else if slower == self.slower {
+            self.surprises = self.surprises.saturating_add(1);
+        } else {
+            self.surprises = 1;
+        }
+        self.slower = slower;
+    }
+
+    /// One step of recursive least squares with directional forgetting.
+    ///
+    /// Plain exponential forgetting would let the covariance grow without bound in
+    /// every direction in which nothing new is learnt, for example
+    /// that of queued tokens while there is no queue. So only what the new answer speaks of
+    /// is forgotten (Kulhavý, *Automatica* 23(5), 1987).
+    fn update(&mut self, x: &Features, error: f64, keep: f64) {
         let p = &mut self.covariance;
         let px: Features = std::array::from_fn(|i| dot(&p[i], x));
-        let gain = px.map(|v| v / (NOISE + dot(&px, x)));
-        for i in 0..N {
-            self.coefficients[i] =
-                (self.coefficients[i] + gain[i] * error).clamp(LEAST[i], MOST[i]);
-            for j in 0..N {
-                p[i][j] = (p[i][j] - gain[i] * px[j]) / KEEP;
-            }
+        let known = dot(&px, x) / NOISE;
+        if !(known > 1e-9 && known.is_finite()) {
+            return;
         }
-        // Forgetting makes what is not excited grow without bound; hold it at the prior.
+        let forget = keep - (1.0 - keep) / known;
+        let step = forget / (keep * (1.0 + known) * NOISE);
         for i in 0..N {
-            if p[i][i] > PRIOR_VARIANCE[i] {
-                let shrink = (PRIOR_VARIANCE[i] / p[i][i]).sqrt();
-                for j in 0..N {
-                    p[i][j] *= shrink;
-                    p[j][i] *= shrink;
-                }
+            let gain = px[i] / (NOISE * (1.0 + known));
+            self.coefficients[i] = (self.coefficients[i] + gain * error).clamp(LEAST[i], MOST[i]);
+            for j in 0..N {
+                p[i][j] -= step * px[i] * px[j];
             }
         }
     }

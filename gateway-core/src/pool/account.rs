@@ -57,6 +57,7 @@ impl Pool {
             self.finished.count(now);
         }
         self.judge(slot, end, now);
+        self.refresh(slot);
         self.vacate_if_idle(slot);
     }
 
@@ -77,6 +78,7 @@ impl Pool {
             own.fresh_waiting = own.fresh_waiting.saturating_sub(1);
             own.fresh_running += 1;
         }
+        self.refresh(slot);
     }
 
     fn learn(&mut self, entry: &Entry, now: Time) {
@@ -173,7 +175,7 @@ impl Pool {
     /// How full an endpoint is; 1 and above is full. A missing signal adds nothing.
     fn load(&self, row: &super::row::Row) -> f64 {
         let limits = &self.settings.saturation;
-        let queue = row.waiting.zip(row.waiting()).map_or(0.0, |(scraped, merged)| {
+        let queue = row.scraped_waiting.zip(row.waiting).map_or(0.0, |(scraped, merged)| {
             let waiting =
                 if scraped < 1.0 { (merged - f64::from(limits.burst)).max(0.0) } else { merged };
             waiting / f64::from(limits.queue_depth.max(1))

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::digest::{Digest, Gate};
 use super::endpoint::Endpoint;
 use super::row::Row;
 use super::{EndpointId, EndpointSpec, Pool};
@@ -52,6 +53,8 @@ impl Pool {
             self.endpoints[slot as usize] = endpoint;
             slot
         } else {
+            self.gates.push(Gate::of(&row));
+            self.digests.push(Digest::default());
             self.rows.push(row);
             self.endpoints.push(endpoint);
             self.rows.len() as u32 - 1
@@ -67,6 +70,7 @@ impl Pool {
         row.absent = true;
         row.draining = false;
         row.probe_failing = false;
+        self.refresh(slot);
         self.vacate_if_idle(slot);
     }
 
@@ -89,5 +93,6 @@ impl Pool {
         endpoint.read = None;
         self.residency.forget(slot as u32, last.adapters.as_ref());
         self.rows[slot].forget_reading();
+        self.refresh(slot);
     }
 }

@@ -47,6 +47,7 @@ impl Pool {
             _ => {}
         }
         self.endpoints[slot].gpu = GpuSignals { xid: gpu.xid.or(before), ..*gpu };
+        self.refresh(slot);
     }
 
     /// Takes the result of an active health probe. Counts and what was learnt stay as they are.
@@ -61,6 +62,7 @@ impl Pool {
     pub fn set_draining(&mut self, id: EndpointId, draining: Drain) {
         if let Some(slot) = self.slot(id) {
             self.rows[slot].draining = draining == Drain::On;
+            self.refresh(slot);
         }
     }
 
@@ -70,6 +72,7 @@ impl Pool {
         if let Some(slot) = self.slot(id) {
             self.forget(slot);
             self.rows[slot].seen = now;
+            self.refresh(slot);
         }
     }
 }
@@ -80,8 +83,8 @@ fn read_adapters(residency: &mut Residency, slot: u32, old: &Signals, new: &Sign
 
 fn take_reading(row: &mut Row, signals: &Signals, now: Time) {
     row.seen = row.seen.max(now);
-    row.waiting = sane(signals.waiting);
-    row.running = sane(signals.running);
+    row.scraped_waiting = sane(signals.waiting);
+    row.scraped_running = sane(signals.running);
     row.kv_usage = sane(signals.kv_usage).map(|usage| usage.min(1.0));
     row.kv_tokens = signals
         .blocks

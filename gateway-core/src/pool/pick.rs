@@ -146,6 +146,7 @@ impl Pool {
             request,
             now,
             rows: &self.rows,
+            digests: &self.digests,
             matched,
             block_tokens: self.settings.prefix.block_tokens,
             max_blocks: self.settings.prefix.max_blocks,
@@ -170,11 +171,28 @@ impl Pool {
         if if_stale == IfStale::Drop && self.is_stale(row, now) {
             return Some(Dropped::State(EndpointState::Stale));
         }
+        self.unfit(row, request)
+    }
+
+    /// Why an endpoint that may serve cannot take this request.
+    fn unfit(&self, row: &Row, request: &RequestView<'_>) -> Option<Dropped> {
         if request.tried.contains(&row.id) {
             return Some(Dropped::Tried);
         }
         let full = |most| row.own.in_flight >= most;
         self.settings.max_in_flight.is_some_and(full).then_some(Dropped::Full)
+    }
+
+    /// Why there is no candidate.
+    fn refusal(&self, request: &RequestView<'_>, now: Time) -> NoEndpoint {
+        let if_stale = self.if_stale(now);
+        let mut tally = Tally::default();
+        for row in self.rows.iter().filter(|row| !row.absent) {
+            if let Some(dropped) = self.dropped(row, request, now, if_stale) {
+                tally.count(dropped);
+            }
+        }
+        tally.verdict()
     }
 
     pub(super) fn is_stale(&self, row: &Row, now: Time) -> bool {
@@ -200,20 +218,24 @@ impl Pool {
         now: Time,
         candidates: &mut Vec<u32>,
     ) -> Result<(), NoEndpoint> {
-        let if_stale = self.if_stale(now);
-        let mut tally = Tally::default();
+        let oldest = match self.if_stale(now) {
+            IfStale::Drop if self.settings.scraping == Scraping::On => {
+                now - self.settings.stale_after
+            }
+            _ => Time::ZERO,
+        };
         candidates.clear();
-        for (slot, row) in self.rows.iter().enumerate() {
-            if row.absent {
-                continue;
-            }
-            match self.dropped(row, request, now, if_stale) {
-                None => candidates.push(slot as u32),
-                Some(dropped) => tally.count(dropped),
-            }
+        let gates = self.gates.iter().enumerate();
+        candidates.extend(
+            gates
+                .filter(|(_, gate)| gate.open_from <= now && gate.seen >= oldest)
+                .map(|(slot, _)| slot as u32),
+        );
+        if !request.tried.is_empty() || self.settings.max_in_flight.is_some() {
+            candidates.retain(|&slot| self.unfit(&self.rows[slot as usize], request).is_none());
         }
         if candidates.is_empty() {
-            return Err(tally.verdict());
+            return Err(self.refusal(request, now));
         }
         Ok(())
     }
@@ -239,6 +261,7 @@ impl Pool {
         self.rotation.picked(slot);
         let typical = self.typical_tokens.get_or_insert(tokens);
         *typical += 0.02 * (tokens - *typical);
+        self.refresh(slot as usize);
         self.remember(request, slot, longest, now);
         let lease = self.ledger.enter(entry);
         self.settle_whole(slot as usize, now);

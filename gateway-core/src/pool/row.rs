@@ -13,7 +13,7 @@
 //! alone has there: then some were still on their way when it was taken.
 
 use super::{EndpointId, EndpointState};
-use crate::policy::speed::{Coefficients, PRIOR};
+use crate::policy::speed::{Coefficients, Features, PRIOR};
 use crate::time::Time;
 
 /// One endpoint's numbers.
@@ -32,7 +32,11 @@ pub(crate) struct Row {
     /// Finite and positive.
     pub(crate) weight: f64,
     /// As scraped.
+    pub(crate) scraped_waiting: Option<f64>,
+    pub(crate) scraped_running: Option<f64>,
+    /// Requests in the engine's queue, merged; `None` when the engine does not tell.
     pub(crate) waiting: Option<f64>,
+    /// Requests in the running batch, merged; `None` when the engine does not tell.
     pub(crate) running: Option<f64>,
     pub(crate) kv_usage: Option<f64>,
     /// Tokens that the KV cache holds.
@@ -81,6 +85,8 @@ impl Row {
             fault_until: Time::ZERO,
             joined: now,
             weight,
+            scraped_waiting: None,
+            scraped_running: None,
             waiting: None,
             running: None,
             kv_usage: None,
@@ -92,19 +98,33 @@ impl Row {
         }
     }
 
-    /// Requests in the engine's queue; `None` when the engine does not tell.
-    pub(crate) fn waiting(&self) -> Option<f64> {
-        let waiting = self.waiting?;
-        let fresh = f64::from(self.own.fresh_waiting);
-        let unseen =
-            self.running().map_or(0.0, |running| f64::from(self.own.in_flight) - waiting - running);
-        Some(waiting + fresh.max(unseen))
+    /// Merges the last reading with what this gateway has done since.
+    pub(crate) fn merge(&mut self) {
+        let own = &self.own;
+        self.running = self.scraped_running.map(|running| {
+            (running - f64::from(own.departed)).max(0.0) + f64::from(own.fresh_running)
+        });
+        self.waiting = self.scraped_waiting.map(|waiting| {
+            let unseen =
+                self.running.map_or(0.0, |running| f64::from(own.in_flight) - waiting - running);
+            waiting + f64::from(own.fresh_waiting).max(unseen)
+        });
     }
 
-    /// Requests in the running batch; `None` when the engine does not tell.
-    pub(crate) fn running(&self) -> Option<f64> {
-        let shown = (self.running? - f64::from(self.own.departed)).max(0.0);
-        Some(shown + f64::from(self.own.fresh_running))
+    /// The work that stands before the first token of a request with `uncached`
+    /// prompt tokens to compute.
+    ///
+    /// Queued ahead are this gateway's own unanswered prompts, which are known, and what
+    /// the engine reports beyond those, which is taken as typical prompts. An
+    /// engine that tells no queue is judged by own requests alone.
+    pub(crate) fn features(&self, uncached: u32, typical_tokens: f64) -> Features {
+        let prefilling = f64::from(self.own.prefilling);
+        let waiting = self.waiting.unwrap_or(prefilling);
+        let foreign = (waiting - prefilling).max(0.0);
+        let ahead = self.own.prefill_tokens as f64 + foreign * typical_tokens;
+        let decoding = f64::from(self.own.in_flight - self.own.prefilling);
+        let running = self.running.unwrap_or(decoding);
+        [1.0, ahead / 1e3, f64::from(uncached) / 1e3, running, waiting]
     }
 
     /// The first reason not to serve, staleness aside.
@@ -124,8 +144,8 @@ impl Row {
 
     /// Forgets what the last reading said.
     pub(crate) fn forget_reading(&mut self) {
-        self.waiting = None;
-        self.running = None;
+        self.scraped_waiting = None;
+        self.scraped_running = None;
         self.kv_usage = None;
         self.kv_tokens = None;
         self.adapters = None;
@@ -136,43 +156,40 @@ impl Row {
 mod tests {
     use super::*;
 
-    fn row(waiting: f64, running: f64) -> Row {
-        Row {
-            waiting: Some(waiting),
-            running: Some(running),
+    fn merged(waiting: f64, running: f64, own: Own) -> (Option<f64>, Option<f64>) {
+        let mut row = Row {
+            scraped_waiting: Some(waiting),
+            scraped_running: Some(running),
+            own,
             ..Row::new(EndpointId(1), 1.0, Time::ZERO)
-        }
+        };
+        row.merge();
+        (row.waiting, row.running)
     }
 
     #[test]
     fn requests_sent_since_the_reading_count_on_top() {
-        let mut row = row(2.0, 10.0);
-        row.own.in_flight = 3;
-        row.own.fresh_waiting = 3;
-        assert_eq!(row.waiting(), Some(5.0));
+        let own = Own { in_flight: 4, fresh_waiting: 3, fresh_running: 1, ..Own::default() };
+        assert_eq!(merged(2.0, 10.0, own), (Some(5.0), Some(11.0)));
     }
 
     #[test]
     fn requests_that_the_reading_shows_are_not_counted_twice() {
-        let mut row = row(2.0, 10.0);
-        row.own.in_flight = 12;
-        assert_eq!((row.waiting(), row.running()), (Some(2.0), Some(10.0)));
+        let own = Own { in_flight: 12, ..Own::default() };
+        assert_eq!(merged(2.0, 10.0, own), (Some(2.0), Some(10.0)));
     }
 
     #[test]
     fn requests_on_their_way_while_the_page_was_written_count_as_waiting() {
-        let mut row = row(0.0, 1.0);
-        row.own.in_flight = 4;
-        assert_eq!(row.waiting(), Some(3.0));
+        let own = Own { in_flight: 4, ..Own::default() };
+        assert_eq!(merged(0.0, 1.0, own), (Some(3.0), Some(1.0)));
     }
 
     #[test]
     fn ended_requests_leave_the_running_batch_but_never_below_zero() {
-        let mut row = row(0.0, 2.0);
-        row.own.departed = 1;
-        assert_eq!(row.running(), Some(1.0));
-        row.own.departed = 5;
-        assert_eq!(row.running(), Some(0.0));
+        let departed = |departed| Own { departed, ..Own::default() };
+        assert_eq!(merged(0.0, 2.0, departed(1)), (Some(0.0), Some(1.0)));
+        assert_eq!(merged(0.0, 2.0, departed(5)), (Some(0.0), Some(0.0)));
     }
 
     #[test]
@@ -180,6 +197,21 @@ mod tests {
         let mut row = Row::new(EndpointId(1), 1.0, Time::ZERO);
         row.own.in_flight = 7;
         row.own.fresh_waiting = 7;
-        assert_eq!((row.waiting(), row.running()), (None, None));
+        row.merge();
+        assert_eq!((row.waiting, row.running), (None, None));
+    }
+
+    #[test]
+    fn work_ahead_is_own_prompts_plus_typical_ones_of_others() {
+        let mut row = Row {
+            scraped_waiting: Some(5.0),
+            scraped_running: Some(8.0),
+            ..Row::new(EndpointId(1), 1.0, Time::ZERO)
+        };
+        row.own.in_flight = 2;
+        row.own.prefilling = 2;
+        row.own.prefill_tokens = 3_000;
+        row.merge();
+        assert_eq!(row.features(500, 1_000.0), [1.0, 6.0, 0.5, 8.0, 5.0]);
     }
 }

@@ -1,6 +1,7 @@
 //! What one decision sees.
 
-use crate::policy::speed::{Features, dot};
+use crate::policy::speed::Features;
+use crate::pool::digest::Digest;
 use crate::pool::residency::Holders;
 use crate::pool::row::Row;
 use crate::request::RequestView;
@@ -15,6 +16,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) request: &'a RequestView<'a>,
     pub(crate) now: Time,
     pub(crate) rows: &'a [Row],
+    pub(crate) digests: &'a [Digest],
     /// Per slot, blocks of the prompt held.
     pub(crate) matched: &'a [u32],
     pub(crate) block_tokens: u32,
@@ -31,6 +33,11 @@ pub(crate) struct Scene<'a> {
 impl<'a> Scene<'a> {
     pub(crate) fn row(&self, slot: u32) -> &'a Row {
         &self.rows[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn digest(&self, slot: u32) -> &'a Digest {
+        &self.digests[slot as usize]
     }
 
     /// Blocks of the prompt that count.
@@ -77,27 +84,16 @@ impl<'a> Scene<'a> {
     }
 
     /// The work that stands before this request's first token.
-    ///
-    /// Queued ahead are this gateway's own unanswered prompts, which are known, and what
-    /// the engine reports beyond those, which is taken as typical prompts. An
-    /// engine that tells no queue is judged by own requests alone.
-    #[inline]
     pub(crate) fn features(&self, slot: u32) -> Features {
-        let row = self.row(slot);
-        let prefilling = f64::from(row.own.prefilling);
-        let waiting = row.waiting().unwrap_or(prefilling);
-        let foreign = (waiting - prefilling).max(0.0);
-        let ahead = row.own.prefill_tokens as f64 + foreign * self.typical_tokens;
-        let decoding = f64::from(row.own.in_flight - row.own.prefilling);
-        let running = row.running().unwrap_or(decoding);
-        let uncached = f64::from(self.uncached_tokens(slot));
-        [1.0, ahead / 1e3, uncached / 1e3, running, waiting]
+        let uncached = self.uncached_tokens(slot);
+        self.row(slot).features(uncached, self.typical_tokens)
     }
 
     /// Predicted time to first token in seconds, loading an adapter aside.
     #[inline]
     pub(crate) fn predicted_ttft(&self, slot: u32) -> f64 {
-        dot(&self.row(slot).speed, &self.features(slot))
+        let digest = self.digest(slot);
+        digest.base + digest.per_token * f64::from(self.uncached_tokens(slot))
     }
 
     /// How much of its full share an endpoint should get, 0.1 to 1.

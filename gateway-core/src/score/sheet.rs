@@ -22,8 +22,8 @@ impl Source {
     #[inline]
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
         match self {
-            Self::Running => row.running(),
-            Self::Waiting => row.waiting(),
+            Self::Running => row.running,
+            Self::Waiting => row.waiting,
             Self::OwnRunning => Some(f64::from(row.own.in_flight - row.own.prefilling)),
             Self::OwnWaiting => Some(f64::from(row.own.prefilling)),
         }

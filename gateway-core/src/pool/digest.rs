@@ -1,0 +1,65 @@
+//! What a scan reads, boiled down.
+//!
+//! A decision looks at every endpoint, so what it looks at is kept dense and worked
+//! out when it changes (a few times per request) and not when it is read (once per
+//! endpoint and request): [`Gate`] for the filters, a quarter of a cache line, and [`Digest`]
+//! for the predictions, one line. Both follow from a [`Row`](super::row::Row) alone;
+//! [`Pool::refresh`](super::Pool) is called whenever a row has changed.
+
+use super::row::Row;
+use crate::policy::speed::dot;
+use crate::time::Time;
+
+/// Whether an endpoint may serve, in two comparisons.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gate {
+    /// From when on nothing stands in the way; the end of time when that is unknown.
+    pub(crate) open_from: Time,
+    /// Last reading, or joining.
+    pub(crate) seen: Time,
+}
+
+impl Gate {
+    pub(crate) fn of(row: &Row) -> Self {
+        let shut = row.absent || row.draining || row.probe_failing;
+        Self {
+            open_from: if shut { Time::MAX } else { row.fault_until.max(row.ejected_until) },
+            seen: row.seen,
+        }
+    }
+}
+
+/// What predictions are made from; seconds and requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(align(64))]
+pub(crate) struct Digest {
+    /// Predicted time to first token of an empty prompt, with what is queued now.
+    pub(crate) base: f64,
+    /// Further seconds per uncached prompt token.
+    pub(crate) per_token: f64,
+    /// Requests in the running batch.
+    pub(crate) running: f64,
+    /// Share of the KV cache that is used or promised; 0 when the engine does not tell.
+    pub(crate) kv_promised: f64,
+    /// Share of the KV cache that one token takes; 0 when unknown.
+    pub(crate) kv_per_token: f64,
+    /// How little is known of the endpoint's speed, 1 to 0.
+    pub(crate) doubt: f64,
+}
+
+impl Digest {
+    pub(crate) fn of(row: &Row, typical_tokens: f64) -> Self {
+        let features = row.features(0, typical_tokens);
+        let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
+        Self {
+            base: dot(&row.speed, &features),
+            per_token: row.speed[2] / 1e3,
+            running: features[3],
+            kv_promised: row
+                .kv_usage
+                .map_or(0.0, |usage| usage + row.own.prefill_tokens as f64 * kv_per_token),
+            kv_per_token: if row.kv_usage.is_some() { kv_per_token } else { 0.0 },
+            doubt: row.doubt,
+        }
+    }
+}
