@@ -53,6 +53,7 @@ fn main() {
 }
 
 /// Mean nanoseconds of one request's decisions.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 fn measure(policy: &str, endpoints: usize, blocks: usize, budget: Duration) -> f64 {
     let mut bench = Bench::new(policy, endpoints, blocks);
     bench.run(2 * IN_FLIGHT);

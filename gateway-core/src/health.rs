@@ -31,7 +31,7 @@ impl Default for EjectionSettings {
         Self {
             consecutive_failures: 5,
             base: Duration::from_secs(10),
-            max: Duration::from_secs(300),
+            max: Duration::from_mins(5),
             max_percent: 50,
         }
     }
@@ -69,9 +69,8 @@ impl Symptom {
     #[must_use]
     pub const fn of(end: End) -> Self {
         match end {
-            End::Completed { .. } => Self::Good,
             End::Cancelled | End::NotSent => Self::None,
-            End::Failed(Failure::Status(..=499 | 501 | 505)) => Self::Good,
+            End::Completed { .. } | End::Failed(Failure::Status(..=499 | 501 | 505)) => Self::Good,
             End::Failed(_) => Self::Bad,
         }
     }
@@ -212,8 +211,8 @@ mod tests {
         let settings = EjectionSettings::default();
         assert_eq!(settings.duration(0), Duration::from_secs(10));
         assert_eq!(settings.duration(3), Duration::from_secs(80));
-        assert_eq!(settings.duration(5), Duration::from_secs(300));
-        assert_eq!(settings.duration(u32::MAX), Duration::from_secs(300));
+        assert_eq!(settings.duration(5), Duration::from_mins(5));
+        assert_eq!(settings.duration(u32::MAX), Duration::from_mins(5));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! random numbers are arguments, so that the daemon and the routing lab run the
 //! same code.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::float_cmp, reason = "tests expect values that are exact"))]
 
 pub mod admission;
 pub mod body;

@@ -6,6 +6,7 @@
 
 mod choice;
 pub mod predicted;
+pub(crate) mod slowness;
 pub(crate) mod speed;
 pub mod weighted;
 

@@ -13,6 +13,7 @@ mod account;
 pub(crate) mod digest;
 mod endpoint;
 mod explain;
+mod filter;
 pub mod lease;
 mod ledger;
 mod membership;
@@ -20,6 +21,7 @@ mod observe;
 mod pick;
 mod rate;
 pub(crate) mod residency;
+mod room;
 pub(crate) mod row;
 mod sessions;
 pub mod settings;
@@ -105,6 +107,8 @@ pub struct Pool {
     rotation: Rotation,
     /// Speed of an endpoint of weight 1, learnt from all.
     typical: Speed,
+    /// Time of a whole answer at an endpoint of weight 1, by prompt and output.
+    whole: Speed,
     /// Mean uncached prompt tokens of a request; `None` before the first.
     typical_tokens: Option<f64>,
     finished: Rate,
@@ -134,6 +138,7 @@ impl Pool {
             cold: ColdOrder::default(),
             rotation: Rotation::default(),
             typical: Speed::default(),
+            whole: Speed::default(),
             typical_tokens: None,
             finished: Rate::default(),
             hand: 0,
@@ -151,6 +156,9 @@ impl Pool {
             self.prefixes = Index::new(capacity);
         }
         self.settings = settings;
+        for slot in 0..self.rows.len() {
+            self.refresh(slot);
+        }
     }
 
     /// The settings in force.
@@ -163,15 +171,18 @@ impl Pool {
         self.by_id.get(&id).map(|&slot| slot as usize)
     }
 
-    /// What is assumed of an endpoint of this weight before it has shown itself.
-    fn typical_for(&self, weight: f64) -> Coefficients {
-        self.typical.coefficients().map(|seconds| seconds / weight)
+    /// What is assumed of an endpoint's speed while its own first tokens have told
+    /// little: the pool's typical values, by its weight and by how long its whole answers
+    /// take compared with those of others.
+    fn assumed(&self, slot: usize) -> Coefficients {
+        let factor = self.endpoints[slot].slowness.factor() / self.rows[slot].weight;
+        self.typical.coefficients().map(|seconds| seconds * factor)
     }
 
     /// Publishes what is known of an endpoint's speed to its row.
     fn refresh_speed(&mut self, slot: usize, now: crate::Time) {
-        let typical = self.typical_for(self.rows[slot].weight);
-        let (speed, doubt) = self.endpoints[slot].speed.blended(&typical, now);
+        let assumed = self.assumed(slot);
+        let (speed, doubt) = self.endpoints[slot].speed.blended(&assumed, now);
         self.rows[slot].speed = speed;
         self.rows[slot].doubt = doubt;
         self.refresh(slot);
@@ -182,7 +193,8 @@ impl Pool {
         let row = &mut self.rows[slot];
         row.merge();
         self.gates[slot] = Gate::of(row);
-        self.digests[slot] = Digest::of(row, self.typical_tokens.unwrap_or(0.0));
+        let load = room::load(row, &self.settings.saturation, self.settings.max_in_flight);
+        self.digests[slot] = Digest::of(row, self.typical_tokens.unwrap_or(0.0), load);
     }
 }
 

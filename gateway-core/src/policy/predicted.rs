@@ -1,7 +1,7 @@
 //! `predicted`: the endpoint that will answer first, with regard for the others.
 //!
-//! The cost of an endpoint is the time to first token predicted there (see
-//! [`speed`](super::speed)), plus a price for the harm that the request does to those
+//! The cost of an endpoint is the time to first token predicted there, from what was
+//! learnt of its speed and the work before it, plus a price for the harm that the request does to those
 //! already there. Everything is seconds, so that the parts can be compared.
 
 use std::time::Duration;

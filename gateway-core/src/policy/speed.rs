@@ -68,7 +68,7 @@ const KEEP_CHANGED: f64 = 0.8;
 const TRUST: f64 = 2.0;
 
 /// Time in which experience loses half its weight when nothing new comes.
-const HALF_LIFE: Duration = Duration::from_secs(120);
+const HALF_LIFE: Duration = Duration::from_mins(2);
 
 /// What has been learnt of one endpoint, or of a pool.
 #[derive(Clone, Debug)]
@@ -221,4 +221,64 @@ pub(crate) fn dot(a: &Coefficients, b: &Features) -> f64 {
         sum += a[i] * b[i];
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn taught(samples: impl IntoIterator<Item = (Features, f64)>) -> Speed {
+        let mut speed = Speed::default();
+        for (features, seconds) in samples {
+            speed.learn(&features, seconds, &PRIOR, Time::ZERO);
+        }
+        speed
+    }
+
+    #[test]
+    fn a_linear_truth_is_found() {
+        let truth = [0.05, 0.4, 0.3, 0.001, 0.01];
+        let mut rng = fastrand::Rng::with_seed(1);
+        let samples = (0..400).map(|_| {
+            let x = [1.0, rng.f64() * 8.0, rng.f64() * 4.0, rng.f64() * 64.0, rng.f64() * 8.0];
+            (x, dot(&truth, &x))
+        });
+        let speed = taught(samples);
+        let x = [1.0, 5.0, 2.0, 30.0, 4.0];
+        let (found, right) = (dot(&speed.coefficients(), &x), dot(&truth, &x));
+        assert!((found - right).abs() < 0.03 * right, "{found} for {right}");
+    }
+
+    #[test]
+    fn what_is_never_seen_stays_as_assumed() {
+        let speed = taught((0..500).map(|_| ([1.0, 0.0, 1.0, 0.0, 0.0], 0.5)));
+        let [_, ahead, _, running, waiting] = speed.coefficients();
+        assert_eq!([ahead, running, waiting], [PRIOR[1], PRIOR[3], PRIOR[4]]);
+        let found = dot(&speed.coefficients(), &[1.0, 0.0, 1.0, 0.0, 0.0]);
+        assert!((found - 0.5).abs() < 1e-6, "{found}");
+    }
+
+    #[test]
+    fn experience_outweighs_the_pool_and_fades() {
+        let speed = taught((0..50).map(|_| ([1.0, 0.0, 1.0, 0.0, 0.0], 0.5)));
+        let at = |seconds| speed.blended(&PRIOR, Time::from_origin(Duration::from_secs(seconds)));
+        let (soon, doubt) = at(0);
+        assert!(doubt < 0.1 && (dot(&soon, &[1.0, 0.0, 1.0, 0.0, 0.0]) - 0.5).abs() < 0.05);
+        let (late, doubt) = at(3_600);
+        assert!(doubt > 0.99 && (late[2] - PRIOR[2]).abs() < 0.001);
+    }
+
+    proptest! {
+        #[test]
+        fn coefficients_stay_within_bounds_whatever_is_learnt(
+            samples in prop::collection::vec((prop::array::uniform4(0.0_f64..1e12), any::<f64>()), 1..80),
+        ) {
+            let samples = samples.into_iter().map(|([a, b, c, d], seconds)| ([1.0, a, b, c, d], seconds));
+            let found = taught(samples).coefficients();
+            for i in 0..N {
+                prop_assert!((LEAST[i]..=MOST[i]).contains(&found[i]), "{:?}", found);
+            }
+        }
+    }
 }

@@ -1,15 +1,19 @@
 //! What becomes of a request after its pick: first token, end, and what they teach.
 
+use super::Pool;
 use super::endpoint::Computed;
 use super::lease::{End, Failure, Lease};
 use super::ledger::{Entry, Lesson, Stage};
 use super::row::Own;
-use super::{Pool, Room};
 use crate::health::Symptom;
+use crate::policy::speed::dot;
 use crate::time::Time;
 
 /// Whole answers settled per visit, so that no call does unbounded work.
 const SETTLED_AT_ONCE: usize = 64;
+
+/// Whole answers after which the pool knows how long such answers usually take.
+const KNOWN_SAMPLES: f64 = 8.0;
 
 impl Pool {
     /// Notes that the first token of an answer was seen: the prompt is computed and
@@ -25,12 +29,13 @@ impl Pool {
         entry.stage = Stage::Decode;
         let entry = entry.clone();
         self.prompt_computed(&entry);
-        if entry.lesson == Lesson::Learn {
+        if entry.lesson == Lesson::FirstToken {
             self.learn(&entry, now);
         }
     }
 
     /// Ends a request and gives back what it reserved.
+    #[expect(clippy::needless_pass_by_value, reason = "a lease that is gone cannot end twice")]
     pub fn finish(&mut self, lease: Lease, end: End, now: Time) {
         let Some(entry) = self.ledger.close(&lease) else {
             return;
@@ -40,10 +45,13 @@ impl Pool {
             self.prompt_computed(&entry);
             let waited = now.since(entry.picked).as_secs_f64();
             let gave_up = matches!(end, End::Cancelled | End::Failed(Failure::Timeout));
-            if gave_up && entry.lesson == Lesson::Learn && waited > entry.predicted {
+            if gave_up && entry.lesson == Lesson::FirstToken && waited > entry.predicted {
                 // It would have taken longer still: a lower bound teaches, too.
                 self.learn(&entry, now);
             }
+        }
+        if let (End::Completed { output_tokens }, Lesson::WholeTime) = (end, entry.lesson) {
+            self.learn_whole(&entry, output_tokens, now);
         }
         let fresh = entry.reading == self.endpoints[slot].reading;
         let own = &mut self.rows[slot].own;
@@ -85,12 +93,35 @@ impl Pool {
         let slot = entry.slot as usize;
         let seconds = now.since(entry.picked).as_secs_f64();
         let weight = self.rows[slot].weight;
-        let typical = self.typical_for(weight);
+        let typical = self.assumed(slot);
         let speed = &mut self.endpoints[slot].speed;
         speed.compare(entry.predicted, seconds);
         speed.learn(&entry.features, seconds, &typical, now);
         let prior = self.typical.coefficients();
         self.typical.learn(&entry.features, seconds * weight, &prior, now);
+        self.refresh_speed(slot, now);
+    }
+
+    /// Learns from an answer of which only the end was seen.
+    ///
+    /// An answer without output tokens (an embedding) is all prefill, so its end is as
+    /// good as a first token. Of others the time is compared with what such answers take
+    /// in this pool, which tells slow endpoints from fast ones.
+    fn learn_whole(&mut self, entry: &Entry, output_tokens: u32, now: Time) {
+        if output_tokens == 0 {
+            self.learn(entry, now);
+            return;
+        }
+        let slot = entry.slot as usize;
+        let seconds = now.since(entry.picked).as_secs_f64() * self.rows[slot].weight;
+        let [_, ahead, own, running, waiting] = entry.features;
+        let features = [1.0, ahead + own, f64::from(output_tokens) / 1e3, running, waiting];
+        let usual = dot(&self.whole.coefficients(), &features);
+        if self.whole.samples() >= KNOWN_SAMPLES {
+            self.endpoints[slot].slowness.learn(seconds / usual, now);
+        }
+        let prior = self.whole.coefficients();
+        self.whole.learn(&features, seconds, &prior, now);
         self.refresh_speed(slot, now);
     }
 
@@ -140,52 +171,6 @@ impl Pool {
         if self.hand < self.rows.len() {
             self.settle_whole(self.hand, now);
         }
-    }
-
-    /// Whether the pool can take one more request.
-    ///
-    /// The load of an endpoint is that of the extension's utilization detector,
-    /// `max(waiting / queue_depth, usage / kv_usage)`, and the share of its bound of requests
-    /// in flight. The pool's saturation is the mean; one that may not serve counts
-    /// as full, one that drains does not count.
-    #[must_use]
-    pub fn room(&self, now: Time) -> Room {
-        let if_stale = self.if_stale(now);
-        let (mut sum, mut counted, mut ready, mut open) = (0.0, 0_u32, 0_u32, 0_u32);
-        for row in self.rows.iter().filter(|row| !row.absent && !row.draining) {
-            counted += 1;
-            let stale = if_stale == super::pick::IfStale::Drop && self.is_stale(row, now);
-            if row.obstacle(now).is_some() || stale {
-                sum += 1.0;
-                continue;
-            }
-            ready += 1;
-            let load = self.load(row);
-            sum += load;
-            open += u32::from(load < 1.0);
-        }
-        let saturation = sum / f64::from(counted.max(1));
-        match (ready, open) {
-            (0, _) => Room::None,
-            (_, 0) => Room::Full { saturation },
-            _ => Room::Open { saturation },
-        }
-    }
-
-    /// How full an endpoint is; 1 and above is full. A missing signal adds nothing.
-    fn load(&self, row: &super::row::Row) -> f64 {
-        let limits = &self.settings.saturation;
-        let queue = row.scraped_waiting.zip(row.waiting).map_or(0.0, |(scraped, merged)| {
-            let waiting =
-                if scraped < 1.0 { (merged - f64::from(limits.burst)).max(0.0) } else { merged };
-            waiting / f64::from(limits.queue_depth.max(1))
-        });
-        let kv = row.kv_usage.map_or(0.0, |usage| usage / limits.kv_usage.max(0.01));
-        let own = self
-            .settings
-            .max_in_flight
-            .map_or(0.0, |most| f64::from(row.own.in_flight) / f64::from(most.max(1)));
-        queue.max(kv).max(own)
     }
 }
 

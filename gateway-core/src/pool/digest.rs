@@ -3,8 +3,8 @@
 //! A decision looks at every endpoint, so what it looks at is kept dense and worked
 //! out when it changes (a few times per request) and not when it is read (once per
 //! endpoint and request): [`Gate`] for the filters, a quarter of a cache line, and [`Digest`]
-//! for the predictions, one line. Both follow from a [`Row`](super::row::Row) alone;
-//! [`Pool::refresh`](super::Pool) is called whenever a row has changed.
+//! for the predictions, one line. Both follow from a [`Row`](super::row::Row) and the
+//! settings; [`Pool::refresh`](super::Pool) is called whenever a row has changed.
 
 use super::row::Row;
 use crate::policy::speed::dot;
@@ -45,10 +45,12 @@ pub(crate) struct Digest {
     pub(crate) kv_per_token: f64,
     /// How little is known of the endpoint's speed, 1 to 0.
     pub(crate) doubt: f64,
+    /// How full the endpoint is for admission; 1 and above is full.
+    pub(crate) load: f64,
 }
 
 impl Digest {
-    pub(crate) fn of(row: &Row, typical_tokens: f64) -> Self {
+    pub(crate) fn of(row: &Row, typical_tokens: f64, load: f64) -> Self {
         let features = row.features(0, typical_tokens);
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
         Self {
@@ -60,6 +62,7 @@ impl Digest {
                 .map_or(0.0, |usage| usage + row.own.prefill_tokens as f64 * kv_per_token),
             kv_per_token: if row.kv_usage.is_some() { kv_per_token } else { 0.0 },
             doubt: row.doubt,
+            load,
         }
     }
 }

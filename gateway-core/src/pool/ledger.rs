@@ -35,12 +35,15 @@ pub(super) enum Stage {
     Decode,
 }
 
-/// Whether the time to first token teaches the endpoint's speed.
+/// What a request can teach of the endpoint's speed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Lesson {
-    Learn,
-    /// An adapter had to be loaded, or the first token is not seen.
-    Skip,
+    /// Its first token will be seen.
+    FirstToken,
+    /// Nothing: an adapter had to be loaded first.
+    Nothing,
+    /// Only its end will be seen.
+    WholeTime,
 }
 
 /// All leases of a pool.

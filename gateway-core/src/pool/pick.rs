@@ -6,8 +6,7 @@ use fastrand::Rng;
 
 use super::endpoint::Computed;
 use super::ledger::{Entry, Lesson, Stage};
-use super::row::Row;
-use super::{EndpointState, FailureMode, NoEndpoint, Pick, Pool, Scraping};
+use super::{NoEndpoint, Pick, Pool};
 use crate::policy::{Ballot, PolicySettings};
 use crate::request::{Answer, RequestView};
 use crate::score::Scene;
@@ -22,34 +21,6 @@ pub(super) struct Scratch {
     pub(super) matched: Vec<u32>,
     /// Per candidate, what it is compared by.
     pub(super) totals: Vec<f64>,
-}
-
-/// Why a filter dropped an endpoint.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Dropped {
-    /// It may serve nobody.
-    State(EndpointState),
-    /// It has failed this request.
-    Tried,
-    /// It is at its bound of requests in flight.
-    Full,
-}
-
-impl Dropped {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::State(state) => state.name(),
-            Self::Tried => "tried",
-            Self::Full => "full",
-        }
-    }
-}
-
-/// What to do with endpoints whose signals are too old.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum IfStale {
-    Drop,
-    Keep,
 }
 
 impl Pool {
@@ -83,10 +54,10 @@ impl Pool {
         let ballot = self.ballot(&scene, &scratch.candidates, &mut scratch.totals);
         let slot = ballot.choose(rng);
         let cached_tokens = scene.cached_tokens(slot);
-        let lesson = if scene.must_load_adapter(slot) || request.answer == Answer::Whole {
-            Lesson::Skip
-        } else {
-            Lesson::Learn
+        let lesson = match request.answer {
+            _ if scene.must_load_adapter(slot) => Lesson::Nothing,
+            Answer::Streamed => Lesson::FirstToken,
+            Answer::Whole => Lesson::WholeTime,
         };
         let entry = Entry {
             serial: 0,
@@ -157,89 +128,6 @@ impl Pool {
         }
     }
 
-    /// The first filter that drops an endpoint.
-    pub(super) fn dropped(
-        &self,
-        row: &Row,
-        request: &RequestView<'_>,
-        now: Time,
-        if_stale: IfStale,
-    ) -> Option<Dropped> {
-        if let Some(state) = row.obstacle(now) {
-            return Some(Dropped::State(state));
-        }
-        if if_stale == IfStale::Drop && self.is_stale(row, now) {
-            return Some(Dropped::State(EndpointState::Stale));
-        }
-        self.unfit(row, request)
-    }
-
-    /// Why an endpoint that may serve cannot take this request.
-    fn unfit(&self, row: &Row, request: &RequestView<'_>) -> Option<Dropped> {
-        if request.tried.contains(&row.id) {
-            return Some(Dropped::Tried);
-        }
-        let full = |most| row.own.in_flight >= most;
-        self.settings.max_in_flight.is_some_and(full).then_some(Dropped::Full)
-    }
-
-    /// Why there is no candidate.
-    fn refusal(&self, request: &RequestView<'_>, now: Time) -> NoEndpoint {
-        let if_stale = self.if_stale(now);
-        let mut tally = Tally::default();
-        for row in self.rows.iter().filter(|row| !row.absent) {
-            if let Some(dropped) = self.dropped(row, request, now, if_stale) {
-                tally.count(dropped);
-            }
-        }
-        tally.verdict()
-    }
-
-    pub(super) fn is_stale(&self, row: &Row, now: Time) -> bool {
-        self.settings.scraping == Scraping::On && now.since(row.seen) > self.settings.stale_after
-    }
-
-    /// Whether stale endpoints are to be used at `now`: the pool fails open and
-    /// none of those that could serve is fresh.
-    pub(super) fn if_stale(&self, now: Time) -> IfStale {
-        let ready =
-            |row: &Row| !row.absent && row.obstacle(now).is_none() && !self.is_stale(row, now);
-        if self.settings.failure_mode == FailureMode::Open && !self.rows.iter().any(ready) {
-            IfStale::Keep
-        } else {
-            IfStale::Drop
-        }
-    }
-
-    /// Writes the slots that pass every filter to `candidates`, ascending.
-    pub(super) fn sift(
-        &self,
-        request: &RequestView<'_>,
-        now: Time,
-        candidates: &mut Vec<u32>,
-    ) -> Result<(), NoEndpoint> {
-        let oldest = match self.if_stale(now) {
-            IfStale::Drop if self.settings.scraping == Scraping::On => {
-                now - self.settings.stale_after
-            }
-            _ => Time::ZERO,
-        };
-        candidates.clear();
-        let gates = self.gates.iter().enumerate();
-        candidates.extend(
-            gates
-                .filter(|(_, gate)| gate.open_from <= now && gate.seen >= oldest)
-                .map(|(slot, _)| slot as u32),
-        );
-        if !request.tried.is_empty() || self.settings.max_in_flight.is_some() {
-            candidates.retain(|&slot| self.unfit(&self.rows[slot as usize], request).is_none());
-        }
-        if candidates.is_empty() {
-            return Err(self.refusal(request, now));
-        }
-        Ok(())
-    }
-
     /// Enters the request into every account.
     fn reserve(
         &mut self,
@@ -293,46 +181,6 @@ impl Pool {
             && longest == 0
         {
             self.cold.used(slot);
-        }
-    }
-}
-
-/// Counts why endpoints were dropped.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    stale: u32,
-    ejected: u32,
-    draining: u32,
-    failing: u32,
-    faulty: u32,
-    tried: u32,
-    full: u32,
-}
-
-impl Tally {
-    fn count(&mut self, dropped: Dropped) {
-        let counter = match dropped {
-            Dropped::Full => &mut self.full,
-            Dropped::Tried => &mut self.tried,
-            Dropped::State(EndpointState::Draining) => &mut self.draining,
-            Dropped::State(EndpointState::Ejected { .. }) => &mut self.ejected,
-            Dropped::State(EndpointState::GpuFault) => &mut self.faulty,
-            Dropped::State(EndpointState::ProbeFailing) => &mut self.failing,
-            Dropped::State(EndpointState::Serving | EndpointState::Stale) => &mut self.stale,
-        };
-        *counter += 1;
-    }
-
-    fn verdict(self) -> NoEndpoint {
-        let Self { stale, ejected, draining, failing, faulty, tried, full } = self;
-        if full > 0 {
-            NoEndpoint::Full
-        } else if tried > 0 {
-            NoEndpoint::AllTried
-        } else if stale + ejected + draining + failing + faulty == 0 {
-            NoEndpoint::Empty
-        } else {
-            NoEndpoint::NoneReady { stale, ejected, draining, failing, faulty }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::EndpointId;
 use crate::time::Time;
 
 /// Time after which a generation is full of age; the session id TTL of llm-d.
-const LIFETIME: Duration = Duration::from_secs(300);
+const LIFETIME: Duration = Duration::from_mins(5);
 
 /// Sessions per generation; about 1.5 MB when full.
 const CAPACITY: usize = 32_768;

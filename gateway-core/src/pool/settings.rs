@@ -42,7 +42,7 @@ impl Default for PoolSettings {
             ejection: EjectionSettings::default(),
             max_in_flight: None,
             saturation: SaturationSettings::default(),
-            xid_window: Duration::from_secs(300),
+            xid_window: Duration::from_mins(5),
             slow_start: None,
         }
     }

@@ -3,7 +3,7 @@
 //! # Shape
 //!
 //! Block hashes are chained, so one hash stands for a whole prefix and prefixes form
-//! a tree. The tree is kept compressed: a [`Run`] is a stretch of blocks that have
+//! a tree. The tree is kept compressed: a *run* is a stretch of blocks that have
 //! always been seen together, with the endpoints that hold it. A
 //! prompt of 256 blocks is usually one to three runs, so a look-up is a few
 //! hash-table probes and one comparison of adjacent words per block, whatever
@@ -32,11 +32,13 @@
 //! common are 8 MB of hashes.
 
 mod clock;
+mod mixer;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use clock::Clock;
+use mixer::Mixer;
 
 /// Runs looked at by the reclaiming hand per insertion.
 const HAND_RUNS: usize = 4;
@@ -298,27 +300,6 @@ impl Index {
                 parent.children -= 1;
             }
         }
-    }
-}
-
-/// Spreads keys that are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let product = u128::from(self.0 ^ key) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }
 

@@ -98,7 +98,9 @@ fn a_burst_between_two_readings_is_spread_evenly() {
             })
             .collect();
         assert!(shares.iter().all(|&share| (9..=11).contains(&share)), "{policy}: {shares:?}");
-        leases.into_iter().for_each(|lease| world.finish(lease));
+        for lease in leases {
+            world.finish(lease);
+        }
     }
 }
 
@@ -110,7 +112,9 @@ fn the_next_reading_takes_the_place_of_what_was_added_on_top() {
     world.pass(50);
     world.observe(0, &load(2.0, 4.0, 0.1));
     assert_eq!(world.pool.rows[0].waiting, Some(2.0));
-    leases.into_iter().for_each(|lease| world.finish(lease));
+    for lease in leases {
+        world.finish(lease);
+    }
     assert_eq!(world.pool.rows[0].running, Some(0.0));
 }
 
@@ -166,5 +170,7 @@ fn a_burst_fills_the_pool_before_the_next_reading_tells() {
     assert!(matches!(world.pool.room(world.now), Room::Open { .. }));
     let last = world.send(&prompt(10)).1;
     assert!(matches!(world.pool.room(world.now), Room::Full { .. }), "16 at once and 5 queued");
-    leases.into_iter().chain([last]).for_each(|lease| world.finish(lease));
+    for lease in leases.into_iter().chain([last]) {
+        world.finish(lease);
+    }
 }

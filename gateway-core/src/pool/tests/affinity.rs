@@ -164,5 +164,7 @@ fn a_slow_start_keeps_the_newcomer_from_the_whole_load() {
         leases.push(lease);
     }
     assert!(shares[1] <= 3, "{shares:?}");
-    leases.into_iter().for_each(|lease| world.finish(lease));
+    for lease in leases {
+        world.finish(lease);
+    }
 }

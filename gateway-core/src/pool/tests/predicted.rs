@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::pool::Verdict;
+use crate::request::Answer;
 
 /// A server that computes one prompt after the other.
 #[derive(Clone, Copy)]
@@ -32,7 +33,17 @@ struct Outcome {
 
 /// Sends prompts of 200 to 3,800 tokens in a Poisson stream to `servers`, for
 /// `seconds`; the pool learns as it would in the daemon.
-fn simulate(policy: &str, mut servers: Vec<Server>, per_second: f64, seconds: f64) -> Outcome {
+fn simulate(policy: &str, servers: Vec<Server>, per_second: f64, seconds: f64) -> Outcome {
+    simulate_answers(Answer::Streamed, policy, servers, per_second, seconds)
+}
+
+fn simulate_answers(
+    answer: Answer,
+    policy: &str,
+    mut servers: Vec<Server>,
+    per_second: f64,
+    seconds: f64,
+) -> Outcome {
     let mut world = World::with_policy(servers.len(), policy);
     let start = world.now;
     let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
@@ -45,7 +56,9 @@ fn simulate(policy: &str, mut servers: Vec<Server>, per_second: f64, seconds: f6
         open.sort_by(|a, b| b.0.total_cmp(&a.0));
         while open.last().is_some_and(|(done, _)| *done <= now) {
             let (done, lease) = open.pop().unwrap();
-            world.pool.first_token(&lease, at(done));
+            if answer == Answer::Streamed {
+                world.pool.first_token(&lease, at(done));
+            }
             world.pool.finish(lease, End::Completed { output_tokens: 1 }, at(done));
         }
         world.now = at(now);
@@ -58,7 +71,7 @@ fn simulate(policy: &str, mut servers: Vec<Server>, per_second: f64, seconds: f6
             }
         }
         let tokens = world.rng.u32(200..3_800);
-        let (index, lease) = world.send(&prompt(tokens));
+        let (index, lease) = world.send(&RequestView { answer, ..prompt(tokens) });
         let done = servers[index].first_token(now, tokens);
         shares[index] += 1;
         ttfts.push(done - now);
@@ -85,6 +98,19 @@ fn a_mixed_fleet_answers_far_sooner_than_by_round_robin() {
     );
     let slow = (ours.shares[2] + ours.shares[3]) as f64 / ours.shares.iter().sum::<usize>() as f64;
     assert!((0.02..0.30).contains(&slow), "slow GPUs got {slow}");
+}
+
+#[test]
+fn a_mixed_fleet_is_told_apart_by_whole_answers_alone() {
+    let ours = simulate_answers(Answer::Whole, "predicted", mixed(), 8.0, 300.0);
+    let theirs = simulate_answers(Answer::Whole, "least_request", mixed(), 8.0, 300.0);
+    assert!(
+        ours.mean_ttft < 0.8 * theirs.mean_ttft,
+        "{} s against {} s, shares {:?}",
+        ours.mean_ttft,
+        theirs.mean_ttft,
+        ours.shares
+    );
 }
 
 #[test]

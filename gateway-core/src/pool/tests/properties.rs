@@ -6,6 +6,7 @@ use super::*;
 use crate::policy::POLICY_NAMES;
 use crate::pool::{Drain, Failure, Probe, Verdict};
 use crate::request::Answer;
+use crate::signals::GpuSignals;
 
 /// Something that can happen to a pool.
 #[derive(Clone, Debug)]
@@ -17,7 +18,9 @@ enum Event {
     Members(Vec<usize>),
     Drain(usize, Drain),
     Probe(usize, Probe),
+    Reconfigure(&'static str, Option<u32>),
     Restart(usize),
+    Xid(usize, u32),
     Pass(u64),
 }
 
@@ -64,6 +67,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0_usize..5, prop_oneof![Just(Probe::Failing), Just(Probe::Passing)])
             .prop_map(|(at, probe)| Event::Probe(at, probe)),
         1 => (0_usize..5).prop_map(Event::Restart),
+        1 => (0_usize..5, 0_u32..2).prop_map(|(at, xid)| Event::Xid(at, xid)),
+        1 => (prop::sample::select(POLICY_NAMES.to_vec()), prop::option::of(0_u32..4))
+            .prop_map(|(policy, most)| Event::Reconfigure(policy, most)),
         2 => (0_u64..3000).prop_map(Event::Pass),
     ]
 }
@@ -77,21 +83,17 @@ fn pick_as_explained(world: &mut World, request: &RequestView<'_>) -> Option<Lea
             assert!(scores.iter().all(|(_, score)| score.is_finite()), "{scores:?}");
         }
     }
-    match world.pick(request) {
-        Ok(pick) => {
-            assert!(explanation.winners.contains(&pick.endpoint), "{explanation:?}");
-            assert!(pick.cached_tokens <= request.prompt_tokens);
-            assert!(pick.predicted_ttft.is_some());
-            let rated = |verdict: &Verdict| matches!(verdict, Verdict::Rated { .. });
-            let rated = explanation.endpoints.iter().filter(|e| rated(&e.verdict)).count();
-            assert_eq!(rated, pick.candidates as usize);
-            Some(pick.lease)
-        }
-        Err(_) => {
-            assert!(explanation.winners.is_empty());
-            None
-        }
-    }
+    let Ok(pick) = world.pick(request) else {
+        assert!(explanation.winners.is_empty());
+        return None;
+    };
+    assert!(explanation.winners.contains(&pick.endpoint), "{explanation:?}");
+    assert!(pick.cached_tokens <= request.prompt_tokens);
+    assert!(pick.predicted_ttft.is_some());
+    let rated = |verdict: &Verdict| matches!(verdict, Verdict::Rated { .. });
+    let rated = explanation.endpoints.iter().filter(|e| rated(&e.verdict)).count();
+    assert_eq!(rated, pick.candidates as usize);
+    Some(pick.lease)
 }
 
 fn apply(world: &mut World, leases: &mut Vec<Lease>, event: Event) {
@@ -127,6 +129,15 @@ fn apply(world: &mut World, leases: &mut Vec<Lease>, event: Event) {
         }
         Event::Restart(at) if at < world.ids.len() => {
             world.pool.restarted(world.ids[at], world.now);
+        }
+        Event::Xid(at, xid) if at < world.ids.len() => {
+            let gpu = GpuSignals { xid: Some(xid), ..GpuSignals::default() };
+            world.pool.observe_gpu(world.ids[at], &gpu, world.now);
+        }
+        Event::Reconfigure(policy, max_in_flight) => {
+            let policy = policy.parse().unwrap();
+            let settings = PoolSettings { policy, max_in_flight, ..PoolSettings::default() };
+            world.pool.reconfigure(settings);
         }
         Event::Pass(milliseconds) => world.pass(milliseconds),
         _ => {}
