@@ -170,6 +170,15 @@ impl Scanner {
         }
     }
 
+    /// What was found so far, in a body that is routed before it has ended.
+    #[must_use]
+    pub fn so_far(&self) -> RequestFacts {
+        match &self.kind {
+            Kind::Form(form) => form.so_far(),
+            Kind::Object(object) => object.so_far(),
+        }
+    }
+
     /// What was found, at the end of the body.
     ///
     /// # Errors

@@ -22,6 +22,12 @@ pub struct RequestView<'a> {
     pub answer: Answer,
 }
 
+/// Hash of a session key, for [`RequestView::session`].
+#[must_use]
+pub fn session_hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh64::xxh64(key, 0)
+}
+
 /// How the client wants its answer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Answer {

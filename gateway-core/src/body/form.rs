@@ -79,6 +79,10 @@ impl Form {
         self.facts.model.as_deref()
     }
 
+    pub(super) fn so_far(&self) -> RequestFacts {
+        self.facts.clone()
+    }
+
     pub(super) fn finish(self) -> Option<RequestFacts> {
         (self.state == State::Epilogue).then_some(self.facts)
     }

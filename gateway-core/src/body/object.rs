@@ -104,6 +104,10 @@ impl Object {
         self.found.facts.model.as_deref()
     }
 
+    pub(super) fn so_far(&self) -> RequestFacts {
+        self.found.clone().into_facts()
+    }
+
     pub(super) fn finish(self) -> Option<RequestFacts> {
         self.walker.is_done().then(|| self.found.into_facts())
     }
