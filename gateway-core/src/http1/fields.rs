@@ -1,5 +1,6 @@
 //! Header fields, kept as they came.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use memchr::memchr_iter;
@@ -68,14 +69,16 @@ impl Fields {
     }
 
     /// All values of a field; `name` in any case.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let is_named =
+            move |place: &&Place| self.bytes(&place.name).eq_ignore_ascii_case(name.as_bytes());
+        self.places.iter().filter(is_named).map(|place| self.bytes(&place.value))
     }
 
     /// The first value of a field; `name` in any case.
     #[must_use]
     pub fn first(&self, name: &str) -> Option<&[u8]> {
-        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.all(name).next()
     }
 
     /// The first value of a field, when it is text.
@@ -86,7 +89,7 @@ impl Fields {
 
     /// The comma-separated members of a field, over all its lines, trimmed; empty
     /// ones are left out.
-    pub fn members<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn members<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.all(name)
             .flat_map(|value| value.split(|&b| b == b','))
             .map(<[u8]>::trim_ascii)
@@ -176,7 +179,9 @@ pub(super) fn head_end(input: &[u8], limit: usize) -> Result<Option<usize>, Head
 }
 
 /// Room for the fields of one head on the stack.
-pub(super) const NO_FIELDS: [httparse::Header; MAX_FIELDS] = [httparse::EMPTY_HEADER; MAX_FIELDS];
+pub(super) const fn room<'a>() -> [MaybeUninit<httparse::Header<'a>>; MAX_FIELDS] {
+    [const { MaybeUninit::uninit() }; MAX_FIELDS]
+}
 
 impl From<httparse::Error> for HeadError {
     fn from(error: httparse::Error) -> Self {

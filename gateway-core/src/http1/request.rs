@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::fields::{Fields, NO_FIELDS, head_end, range_in};
+use super::fields::{Fields, head_end, range_in, room};
 use super::{Framing, HeadError, Limits, Persistence, Version};
 
 /// A checked request head that owns its text.
@@ -45,9 +45,9 @@ impl RequestHead {
         }
         let Some(length) = head_end(input, limits.head)? else { return Ok(None) };
         let head = &input[..length];
-        let mut fields = NO_FIELDS;
-        let mut parsed = httparse::Request::new(&mut fields);
-        if parsed.parse(head)?.is_partial() {
+        let mut room = room();
+        let mut parsed = httparse::Request::new(&mut []);
+        if parsed.parse_with_uninit_headers(head, &mut room)?.is_partial() {
             return Err(HeadError::StartLine);
         }
         let head = Self::checked(head, &parsed, limits)?;

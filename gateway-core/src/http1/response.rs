@@ -1,6 +1,6 @@
 //! The head of a response.
 
-use super::fields::{Fields, NO_FIELDS, head_end};
+use super::fields::{Fields, head_end, room};
 use super::request::persistence;
 use super::{HeadError, Limits, Persistence, Version};
 
@@ -54,9 +54,12 @@ impl ResponseHead {
         }
         let Some(length) = head_end(input, limits.head)? else { return Ok(None) };
         let head = &input[..length];
-        let mut fields = NO_FIELDS;
-        let mut parsed = httparse::Response::new(&mut fields);
-        if parsed.parse(head)?.is_partial() {
+        let mut room = room();
+        let mut parsed = httparse::Response::new(&mut []);
+        if httparse::ParserConfig::default()
+            .parse_response_with_uninit_headers(&mut parsed, head, &mut room)?
+            .is_partial()
+        {
             return Err(HeadError::StartLine);
         }
         Ok(Some((Self::checked(head, &parsed)?, length)))
@@ -69,7 +72,8 @@ impl ResponseHead {
         let fields = Fields::new(text, parsed.headers);
         let chunked = fields.is_chunked(version)?;
         let length = fields.content_length()?;
-        if status < 200 && chunked {
+        if chunked && (status < 200 || status == 204) {
+            // RFC 9112, section 6.1: no body, so nothing to encode.
             return Err(HeadError::TransferEncoding);
         }
         Ok(Self {

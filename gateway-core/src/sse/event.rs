@@ -1,6 +1,6 @@
 //! What the events of a streamed answer say.
 
-use memchr::memmem::{self, Finder};
+use memchr::memmem::Finder;
 
 use super::usage::UsageVisitor;
 use super::{Completion, Field, Lines, MAX_DEPTH, Progress};
@@ -20,6 +20,7 @@ pub(super) struct EventWatch {
     is_walking: bool,
     walker: Walker,
     usage_key: Finder<'static>,
+    content_keys: [Finder<'static>; CONTENT_KEYS.len()],
     /// Index of the key that carried content last.
     content_key: usize,
     events: u64,
@@ -62,6 +63,7 @@ impl EventWatch {
             is_walking: false,
             walker: Walker::new(MAX_DEPTH),
             usage_key: Finder::new(b"\"usage\""),
+            content_keys: CONTENT_KEYS.map(Finder::new),
             content_key: 0,
             events: 0,
             content_events: 0,
@@ -192,7 +194,7 @@ impl EventWatch {
         let start = self.content_key;
         for i in 0..CONTENT_KEYS.len() {
             let index = (start + i) % CONTENT_KEYS.len();
-            if has_text(data, CONTENT_KEYS[index]) {
+            if has_text(data, &self.content_keys[index]) {
                 self.content_key = index;
                 return Sort::Content;
             }
@@ -218,9 +220,9 @@ fn sort_named(name: &[u8]) -> Option<Sort> {
 }
 
 /// Whether `key` is there with a string that is not empty.
-fn has_text(data: &[u8], key: &[u8]) -> bool {
-    memmem::find_iter(data, key)
-        .map(|at| after_colon(&data[at + key.len()..]))
+fn has_text(data: &[u8], key: &Finder) -> bool {
+    key.find_iter(data)
+        .map(|at| after_colon(&data[at + key.needle().len()..]))
         .any(|value| matches!(value, [b'"', next, ..] if *next != b'"'))
 }
 
