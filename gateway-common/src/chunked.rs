@@ -182,9 +182,8 @@ impl ChunkTracker {
             match (before, self.state) {
                 (State::DataLf, _) => return Step { consumed, kind: Kind::ChunkEnd },
                 (_, State::End) => return Step { consumed, kind: Kind::End },
-                (_, State::Data) => break,
-                // Trailers are a piece of their own.
-                (State::SizeLf, State::TrailerStart) => break,
+                // Data and trailers are pieces of their own.
+                (_, State::Data) | (State::SizeLf, State::TrailerStart) => break,
                 _ => {}
             }
         }
@@ -254,7 +253,7 @@ impl ChunkTracker {
             return None;
         }
         self.used += 1;
-        self.remaining = self.remaining << 4 | digit as u64;
+        self.remaining = (self.remaining << 4) | u64::from(digit);
         Some(State::Size)
     }
 

@@ -225,7 +225,7 @@ mod tests {
     fn special_values_are_read() {
         let values = rows("app:depth +Inf\napp:depth NaN\napp:depth 1e3");
         assert!(values[0].1.is_infinite() && values[1].1.is_nan());
-        assert_eq!(values[2].1, 1_000.0);
+        assert_eq!(values[2], (0, 1_000.0));
     }
 
     proptest! {

@@ -26,7 +26,7 @@ struct Found {
     bounds: [Option<u32>; 3],
     /// A salt that is too long to keep still must not match any other.
     salt_too_long: bool,
-    fault: Option<Fault>,
+    error: Option<ScanError>,
 }
 
 /// Fields that matter.
@@ -87,17 +87,15 @@ impl Object {
                 text: Vec::new(),
                 bounds: [None; 3],
                 salt_too_long: false,
-                fault: None,
+                error: None,
             },
         }
     }
 
     pub(super) fn push(&mut self, offset: usize, piece: &[u8]) -> Result<(), ScanError> {
-        self.walker.push(offset, piece, &mut self.found)?;
-        match self.found.fault {
-            Some(fault) => Err(ScanError { offset: self.found.current.1, fault }),
-            None => Ok(()),
-        }
+        let result = self.walker.push(offset, piece, &mut self.found);
+        // A value that cannot be used was seen before the walk could break.
+        self.found.error.map_or(result, Err)
     }
 
     pub(super) fn model(&self) -> Option<&str> {
@@ -132,7 +130,7 @@ impl Visitor for Found {
             _ => self.text.clear(),
         }
         if field == Field::Model && matches!(kind, Kind::Array | Kind::Object) {
-            self.fault.get_or_insert(Fault::Type);
+            self.refuse(Fault::Type, at);
         }
         Want::Take
     }
@@ -181,7 +179,12 @@ impl Found {
             _ if self.text == b"null" => return,
             _ => Fault::Type,
         };
-        self.fault.get_or_insert(fault);
+        self.refuse(fault, at);
+    }
+
+    /// The first error stays.
+    fn refuse(&mut self, fault: Fault, offset: usize) {
+        self.error.get_or_insert(ScanError { offset, fault });
     }
 
     fn is_too_long(&self) -> bool {

@@ -23,6 +23,8 @@ struct Section {
     /// Token ids among them, and the bytes those took.
     ids: u64,
     id_bytes: u64,
+    /// `id_bytes` when the current part began.
+    id_bytes_before: u64,
     elements: Elements,
 }
 
@@ -78,6 +80,7 @@ impl Prompt {
             bytes: 0,
             ids: 0,
             id_bytes: 0,
+            id_bytes_before: 0,
             elements: Elements::Text,
         };
         Self {
@@ -95,6 +98,7 @@ impl Prompt {
             section.clear();
         }
         self.seen |= bit;
+        section.id_bytes_before = section.id_bytes;
         section.elements = if kind == Kind::Array { Elements::Unknown } else { Elements::Text };
     }
 
@@ -143,12 +147,17 @@ impl Section {
                     self.elements = Elements::Ids;
                     self.ids += 1;
                 }
-                Some(_) => self.elements = Elements::Text,
+                Some(_) => {
+                    self.elements = Elements::Text;
+                    self.id_bytes = self.id_bytes_before;
+                }
                 None => {}
             }
         }
-        if self.elements == Elements::Ids {
+        if self.elements != Elements::Text {
             self.id_bytes += piece.len() as u64;
+        }
+        if self.elements == Elements::Ids {
             self.ids += memchr_iter(b',', piece).count() as u64;
         }
     }

@@ -120,6 +120,7 @@ fn broken_bodies_are_refused() {
         (r#"{"model":}"#, Fault::Syntax),
         (r#"{"model":tru}"#, Fault::Syntax),
         (r#"{"x":01}"#, Fault::Syntax),
+        (r#"{"model":"\q",x}"#, Fault::String),
         ("{model:1}", Fault::Syntax),
         ("{'model':1}", Fault::Syntax),
         (r#"{"model":"a"}}"#, Fault::Trailing),
@@ -257,8 +258,7 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 40, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-            prop::collection::vec((word.clone(), inner), 0..6)
-                .prop_map(|fields| Value::from_iter(fields)),
+            prop::collection::vec((word.clone(), inner), 0..6).prop_map(Value::from_iter),
         ]
     })
 }

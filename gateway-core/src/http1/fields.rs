@@ -64,6 +64,7 @@ impl Fields {
     }
 
     /// Names and values in the order and case in which they came.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &[u8])> {
         self.places.iter().map(|place| (self.text(&place.name), self.bytes(&place.value)))
     }

@@ -41,7 +41,7 @@ impl Skip {
         let mut from = start;
         while let Some(found) = memchr(b'"', &input[from..]) {
             let quote = from + found;
-            if trailing_backslashes(&input[start..quote]) % 2 == 0 {
+            if trailing_backslashes(&input[start..quote]).is_multiple_of(2) {
                 self.escaped = false;
                 return Some(quote);
             }
@@ -94,9 +94,9 @@ impl Skip {
         let inside = prefix_xor(quotes) ^ if self.in_string { !0 } else { 0 };
         self.in_string = inside >> (BLOCK - 1) == 1;
         let (opens, closes) = (marks.opens & !inside, marks.closes & !inside);
-        let (opened, closed) = (opens.count_ones(), closes.count_ones());
-        if closed < self.depth && self.depth + opened <= max_depth {
-            self.depth = self.depth + opened - closed;
+        let (deeper, higher) = (opens.count_ones(), closes.count_ones());
+        if higher < self.depth && self.depth + deeper <= max_depth {
+            self.depth = self.depth + deeper - higher;
             return Ok(None);
         }
         self.brackets(opens, closes, max_depth)

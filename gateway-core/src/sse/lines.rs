@@ -90,17 +90,13 @@ impl Lines {
 
     fn value(&mut self, field: Field, piece: &[u8], at: &mut usize) -> Part {
         let start = *at;
-        match memchr2(b'\n', b'\r', &piece[start..]) {
-            Some(len) => {
-                *at = start + len;
-                self.line_ended(piece[*at], at);
-                Part { field, range: start..start + len, ends: true }
-            }
-            None => {
-                *at = piece.len();
-                Part { field, range: start..piece.len(), ends: false }
-            }
-        }
+        let Some(len) = memchr2(b'\n', b'\r', &piece[start..]) else {
+            *at = piece.len();
+            return Part { field, range: start..piece.len(), ends: false };
+        };
+        *at = start + len;
+        self.line_ended(piece[*at], at);
+        Part { field, range: start..start + len, ends: true }
     }
 
     fn line_ended(&mut self, byte: u8, at: &mut usize) {

@@ -41,18 +41,18 @@ fn events(stream: &str) -> Seen {
     watch(Watch::events(), [stream.as_bytes()])
 }
 
-fn usage(prompt: u64, output: u64, cached: Option<u64>) -> Option<Usage> {
-    Some(Usage { prompt: Some(prompt), output: Some(output), cached })
+fn usage(prompt: u64, output: u64, cached: Option<u64>) -> Usage {
+    Usage { prompt: Some(prompt), output: Some(output), cached }
 }
 
 #[test]
 fn real_streams_are_understood() {
     for (stream, expected_usage, content) in [
-        (VLLM_CHAT, usage(11, 6, Some(0)), 6),
+        (VLLM_CHAT, Some(usage(11, 6, Some(0))), 6),
         (VLLM_COMPLETION, None, 6),
-        (VLLM_MESSAGES, usage(11, 4, Some(0)), 4),
-        (LLAMACPP_CHAT, usage(37, 6, Some(36)), 6),
-        (SGLANG_CHAT, usage(31, 4, None), 4),
+        (VLLM_MESSAGES, Some(usage(11, 4, Some(0))), 4),
+        (LLAMACPP_CHAT, Some(usage(37, 6, Some(36))), 6),
+        (SGLANG_CHAT, Some(usage(31, 4, None)), 4),
     ] {
         let seen = events(stream);
         assert_eq!(seen.usage, expected_usage, "{stream}");
@@ -65,15 +65,15 @@ fn real_streams_are_understood() {
 #[test]
 fn json_answers_yield_their_usage_wherever_it_stands() {
     let seen = watch(Watch::json(), [VLLM_RESPONSE.as_bytes()]);
-    assert_eq!(seen.usage, usage(11, 4, Some(0)));
+    assert_eq!(seen.usage, Some(usage(11, 4, Some(0))));
     assert_eq!(seen.completion, Completion::Complete);
     let seen = watch(Watch::json(), [LLAMACPP_MESSAGE.as_bytes()]);
-    assert_eq!(seen.usage, usage(31, 4, Some(30)));
+    assert_eq!(seen.usage, Some(usage(31, 4, Some(30))));
     let body = format!(
         r#"{{"usage":{{"prompt_tokens":5,"completion_tokens":6}},"data":[{}],"usages":{{"prompt_tokens":1}}}}"#,
         vec!["0.5"; 100_000].join(","),
     );
-    assert_eq!(watch(Watch::json(), body.as_bytes().chunks(1_000)).usage, usage(5, 6, None));
+    assert_eq!(watch(Watch::json(), body.as_bytes().chunks(1_000)).usage, Some(usage(5, 6, None)));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn usage_of_every_way_a_response_ends_is_kept() {
         );
         for size in [7, 1_000, 100_000] {
             let seen = watch(Watch::events(), stream.as_bytes().chunks(size));
-            assert_eq!(seen.usage, usage(3, 4, Some(2)), "{kind} in pieces of {size}");
+            assert_eq!(seen.usage, Some(usage(3, 4, Some(2))), "{kind} in pieces of {size}");
             assert_eq!(seen.completion, completion);
         }
     }
@@ -139,7 +139,7 @@ fn anthropic_records_are_merged_and_cached_tokens_counted_in() {
          \"cache_read_input_tokens\":90,\"cache_creation_input_tokens\":5,\"output_tokens\":1}}}\n\n\
          event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":42}}\n\n",
     );
-    assert_eq!(seen.usage, usage(105, 42, Some(90)));
+    assert_eq!(seen.usage, Some(usage(105, 42, Some(90))));
     assert_eq!(seen.content, 0);
 }
 
