@@ -10,6 +10,7 @@
 //! cut short); what is inside a skipped value is the engine's to judge.
 
 mod form;
+mod media;
 mod object;
 mod prompt;
 
@@ -62,7 +63,8 @@ pub struct RequestFacts {
     pub choices: Option<u32>,
     /// Bytes of the prompt with its tools and instructions, as written in the body.
     pub prompt_bytes: u64,
-    /// Estimated prompt length: a quarter of its bytes, or the count of token ids.
+    /// Estimated prompt length: a quarter of its bytes, or the count of token ids;
+    /// an image or sound inside it counts as a thousand.
     pub prompt_tokens: u32,
     /// Hashes of the prompt's blocks, each by itself: tools first, then
     /// instructions, then the prompt. See [`RequestFacts::prefix`].

@@ -3,6 +3,7 @@
 use memchr::memchr_iter;
 
 use super::ScanSettings;
+use super::media::Media;
 use crate::json::Kind;
 use crate::prefix::hash::{BlockHasher, Tail};
 
@@ -26,7 +27,12 @@ struct Section {
     /// `id_bytes` when the current part began.
     id_bytes_before: u64,
     elements: Elements,
+    media: Media,
 }
+
+/// Tokens of an image or sound, roughly: engines cut images to a few hundred to two
+/// thousand.
+const MEDIA_TOKENS: u64 = 1_000;
 
 /// What an array holds, as far as its first byte tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,6 +88,7 @@ impl Prompt {
             id_bytes: 0,
             id_bytes_before: 0,
             elements: Elements::Text,
+            media: Media::default(),
         };
         Self {
             sections: [section.clone(), section.clone(), section],
@@ -134,6 +141,7 @@ impl Section {
     fn clear(&mut self) {
         self.hasher.clear();
         (self.bytes, self.ids, self.id_bytes) = (0, 0, 0);
+        self.media = Media::default();
     }
 
     fn push(&mut self, piece: &[u8]) {
@@ -154,7 +162,9 @@ impl Section {
                 None => {}
             }
         }
-        if self.elements != Elements::Text {
+        if self.elements == Elements::Text {
+            self.media.push(piece);
+        } else {
             self.id_bytes += piece.len() as u64;
         }
         if self.elements == Elements::Ids {
@@ -163,6 +173,7 @@ impl Section {
     }
 
     fn tokens(&self) -> u64 {
-        self.ids + self.bytes.saturating_sub(self.id_bytes) / 4
+        let text = self.bytes.saturating_sub(self.id_bytes + self.media.bytes());
+        self.ids + self.media.items() * MEDIA_TOKENS + text / 4
     }
 }

@@ -165,6 +165,17 @@ fn token_ids_are_counted() {
 }
 
 #[test]
+fn an_image_is_not_taken_for_text() {
+    let image = "A".repeat(1_000_000);
+    let body = format!(
+        r#"{{"messages":[{{"content":[{{"image_url":{{"url":"data:image/png;base64,{image}"}}}}]}}]}}"#
+    );
+    let tokens = facts(&body).prompt_tokens;
+    assert!((1_000..1_100).contains(&tokens), "{tokens}");
+    assert_eq!(scan_pieces(body.as_bytes().chunks(13)).unwrap().prompt_tokens, tokens);
+}
+
+#[test]
 fn a_conversation_keeps_its_prefix_as_it_grows() {
     let turn = |n: usize| {
         let message = json!({"role": "user", "content": "x".repeat(100)});

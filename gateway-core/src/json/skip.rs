@@ -74,13 +74,13 @@ impl Skip {
             let len = rest.len().min(BLOCK);
             let marks = Marks::of(block);
             if self.in_string && marks.quotes == 0 {
-                // A long string: cross it in one go.
-                let Some(quote) = self.string_end(rest) else { return Ok(None) };
-                self.in_string = false;
-                at += quote + 1;
+                // A long string: cross it in one go, up to a quote of any kind.
+                let crossed = memchr(b'"', rest).unwrap_or(rest.len());
+                self.cross(&rest[..crossed]);
+                at += crossed;
                 continue;
             }
-            if let Some(end) = self.block(&marks, len, max_depth)? {
+            if let Some(end) = self.block(block, &marks, len, max_depth)? {
                 return Ok(Some(at + end));
             }
             at += len;
@@ -88,12 +88,36 @@ impl Skip {
         Ok(None)
     }
 
+    /// Passes over a part of a string without quotes.
+    fn cross(&mut self, part: &[u8]) {
+        let start = usize::from(self.escaped && !part.is_empty());
+        if !part.is_empty() {
+            self.escaped = !trailing_backslashes(&part[start..]).is_multiple_of(2);
+        }
+    }
+
     /// Takes one block of which `len` bytes are real.
-    fn block(&mut self, marks: &Marks, len: usize, max_depth: u32) -> Result<Option<usize>, Fault> {
+    fn block(
+        &mut self,
+        block: &[u8; BLOCK],
+        marks: &Marks,
+        len: usize,
+        max_depth: u32,
+    ) -> Result<Option<usize>, Fault> {
         let quotes = marks.quotes & !self.escapes(marks.backslashes, len);
-        let inside = prefix_xor(quotes) ^ if self.in_string { !0 } else { 0 };
-        self.in_string = inside >> (BLOCK - 1) == 1;
-        let (opens, closes) = (marks.opens & !inside, marks.closes & !inside);
+        let mut inside = if self.in_string { !0 } else { 0 };
+        if quotes != 0 {
+            inside ^= prefix_xor(quotes);
+            self.in_string = inside >> (BLOCK - 1) == 1;
+        }
+        if inside == !0 {
+            return Ok(None);
+        }
+        let brackets = Brackets::of(block);
+        let (opens, closes) = (brackets.opens & !inside, brackets.closes & !inside);
+        if opens | closes == 0 {
+            return Ok(None);
+        }
         let (deeper, higher) = (opens.count_ones(), closes.count_ones());
         if higher < self.depth && self.depth + deeper <= max_depth {
             self.depth = self.depth + deeper - higher;
@@ -112,7 +136,7 @@ impl Skip {
         let mut bits = opens | closes;
         while bits != 0 {
             let at = bits.trailing_zeros();
-            if opens >> at & 1 == 1 {
+            if (opens >> at) & 1 == 1 {
                 self.depth += 1;
                 if self.depth > max_depth {
                     return Err(Fault::TooDeep);
@@ -131,22 +155,30 @@ impl Skip {
     /// Bytes that a backslash before them escapes; remembers whether that is also
     /// true of the byte after the block.
     fn escapes(&mut self, backslashes: u64, len: usize) -> u64 {
-        let mut escaped = u64::from(self.escaped);
-        let mut next = false;
-        let mut bits = backslashes & !escaped;
-        while bits != 0 {
-            let at = bits.trailing_zeros() as usize;
-            if at + 1 == BLOCK {
-                next = true;
-                break;
-            }
-            escaped |= 2 << at;
-            // An escaped backslash escapes nothing.
-            bits &= !(3 << at);
-        }
-        self.escaped = if len < BLOCK { escaped >> len & 1 == 1 } else { next };
+        let carried = u64::from(self.escaped);
+        let live = backslashes & !carried;
+        let (escaped, next) = if live & (live << 1) == 0 {
+            // No two in a row: each escapes what follows it.
+            ((live << 1) | carried, live >> (BLOCK - 1) == 1)
+        } else {
+            alternating(live, carried)
+        };
+        self.escaped = if len < BLOCK { (escaped >> len) & 1 == 1 } else { next };
         escaped
     }
+}
+
+/// [`Skip::escapes`] for runs of backslashes, of which every other one is escaped.
+fn alternating(mut backslashes: u64, mut escaped: u64) -> (u64, bool) {
+    while backslashes != 0 {
+        let at = backslashes.trailing_zeros() as usize;
+        if at + 1 == BLOCK {
+            return (escaped, true);
+        }
+        escaped |= 2 << at;
+        backslashes &= !(3 << at);
+    }
+    (escaped, false)
 }
 
 fn trailing_backslashes(bytes: &[u8]) -> usize {
@@ -167,33 +199,57 @@ const fn prefix_xor(mut bits: u64) -> u64 {
     bits ^= bits << 4;
     bits ^= bits << 8;
     bits ^= bits << 16;
-    bits ^ bits << 32
+    bits ^ (bits << 32)
 }
 
 /// Which bytes of a block are which; bit 0 is the first byte.
 struct Marks {
     quotes: u64,
     backslashes: u64,
+}
+
+/// The same for brackets, which matter only outside of strings.
+struct Brackets {
     opens: u64,
     closes: u64,
 }
 
 impl Marks {
+    #[inline]
     fn of(block: &[u8; BLOCK]) -> Self {
-        let mut marks = Self { quotes: 0, backslashes: 0, opens: 0, closes: 0 };
-        let (lanes, _) = block.as_chunks::<16>();
-        for (i, lane) in lanes.iter().enumerate() {
-            let bytes = u8x16::new(*lane);
-            // `[` and `{`, `]` and `}` differ by one bit.
-            let folded = bytes | u8x16::splat(0x20);
-            let mask = |hits: u8x16| u64::from(hits.to_bitmask()) << (16 * i);
-            marks.quotes |= mask(bytes.simd_eq(u8x16::splat(b'"')));
-            marks.backslashes |= mask(bytes.simd_eq(u8x16::splat(b'\\')));
-            marks.opens |= mask(folded.simd_eq(u8x16::splat(b'{')));
-            marks.closes |= mask(folded.simd_eq(u8x16::splat(b'}')));
+        let mut marks = Self { quotes: 0, backslashes: 0 };
+        for (shift, bytes) in lanes(block) {
+            marks.quotes |= bits(bytes, b'"') << shift;
+            marks.backslashes |= bits(bytes, b'\\') << shift;
         }
         marks
     }
+}
+
+impl Brackets {
+    #[inline]
+    fn of(block: &[u8; BLOCK]) -> Self {
+        let mut brackets = Self { opens: 0, closes: 0 };
+        for (shift, bytes) in lanes(block) {
+            // `[` and `{`, `]` and `}` differ by one bit.
+            let folded = bytes | u8x16::splat(0x20);
+            brackets.opens |= bits(folded, b'{') << shift;
+            brackets.closes |= bits(folded, b'}') << shift;
+        }
+        brackets
+    }
+}
+
+/// A block's lanes, and where the bits of each belong.
+#[inline]
+fn lanes(block: &[u8; BLOCK]) -> impl Iterator<Item = (usize, u8x16)> {
+    let (lanes, _) = block.as_chunks::<16>();
+    lanes.iter().enumerate().map(|(i, lane)| (16 * i, u8x16::new(*lane)))
+}
+
+#[inline]
+fn bits(lane: u8x16, byte: u8) -> u64 {
+    u64::from(lane.simd_eq(u8x16::splat(byte)).to_bitmask())
 }
 
 #[cfg(test)]
