@@ -3,7 +3,7 @@
 //! - [`engine`]: a model server's engine as a pure state machine, with the speed of
 //!   a [`profile`];
 //! - `virtual_clock`: many engines and their arrivals without any IO;
-//! - `server`: the same engine behind a socket, for a client not to be told from
+//! - [`server`]: the same engine behind a socket, for a client not to be told from
 //!   vLLM, with failures to order;
 //! - `client`: a client that sees every byte, chunk and pause;
 //! - `wait`: how tests wait for something.
@@ -12,4 +12,5 @@ pub mod answer;
 pub mod engine;
 pub mod histogram;
 pub mod profile;
+pub mod server;
 pub mod tokenizer;
