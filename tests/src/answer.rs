@@ -103,10 +103,8 @@ pub fn answer(style: &Style, prompt: &str, choice: u32, form: Form<'_>, limits: 
         return Answer { tokens, end: End::StopText(stop) };
     }
     let most = limits.max_tokens.max(1) as usize;
-    let end = match tokens.len() > most || limits.ignore_eos {
-        true => End::Length,
-        false => End::Complete,
-    };
+    let is_cut = tokens.len() > most || limits.ignore_eos;
+    let end = if is_cut { End::Length } else { End::Complete };
     tokens.truncate(most);
     Answer { tokens, end }
 }

@@ -2,15 +2,18 @@
 //!
 //! - [`engine`]: a model server's engine as a pure state machine, with the speed of
 //!   a [`profile`];
-//! - `virtual_clock`: many engines and their arrivals without any IO;
+//! - [`virtual_clock`]: many engines and their arrivals without any IO;
 //! - [`server`]: the same engine behind a socket, for a client not to be told from
 //!   vLLM, with failures to order;
-//! - `client`: a client that sees every byte, chunk and pause;
-//! - `wait`: how tests wait for something.
+//! - [`client`]: a client that sees every byte, chunk and pause;
+//! - [`wait`]: how tests wait for something.
 
 pub mod answer;
+pub mod client;
 pub mod engine;
 pub mod histogram;
 pub mod profile;
 pub mod server;
 pub mod tokenizer;
+pub mod virtual_clock;
+pub mod wait;

@@ -42,6 +42,7 @@ pub fn token_bytes(token: u64) -> Vec<u8> {
 /// Chained hashes of the full blocks of `tokens`.
 ///
 /// `salt` separates what must not be shared, such as adapters.
+#[must_use]
 pub fn block_hashes(tokens: &[u64], block_size: u32, salt: &str) -> Vec<u64> {
     let mut parent = xxh64(salt.as_bytes(), 0);
     let mut bytes = Vec::with_capacity(block_size as usize * 8);

@@ -179,7 +179,8 @@ impl Engine {
                 work.prefill_tokens += tokens;
             }
         }
-        work.prefill_tokens == 0
+        // One that was preempted may come back with all but its last token cached.
+        work.prefill_tokens == 0 && work.prompts_started == 0
     }
 
     /// How many steps will be like this one for certain.

@@ -26,7 +26,9 @@ pub(super) enum Served {
 impl Adapters {
     pub(super) fn new(adapters: &[Adapter]) -> Self {
         let mut table = Self { known: Vec::new(), names: Vec::new() };
-        adapters.iter().for_each(|adapter| table.add(adapter.clone()));
+        for adapter in adapters {
+            table.add(adapter.clone());
+        }
         table
     }
 

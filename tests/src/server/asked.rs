@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn chat(body: Value) -> Asked {
+    fn chat(body: &Value) -> Asked {
         let mut whole = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
         whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
         Asked::parse(Api::Chat, &whole).unwrap()
@@ -197,22 +197,22 @@ mod tests {
 
     #[test]
     fn null_means_absent() {
-        let asked = chat(json!({ "stream": null, "max_tokens": null, "n": null, "stop": null }));
+        let asked = chat(&json!({ "stream": null, "max_tokens": null, "n": null, "stop": null }));
         assert_eq!((asked.streaming, asked.max_tokens, asked.choices), (Streaming::Off, None, 1));
     }
 
     #[test]
     fn tool_is_called_until_its_result_is_there() {
         let tools = json!([{ "type": "function", "function": { "name": "f" } }]);
-        assert_eq!(chat(json!({ "tools": tools })).tool.unwrap().name, "f");
-        assert_eq!(chat(json!({ "tools": tools, "tool_choice": "none" })).tool, None);
+        assert_eq!(chat(&json!({ "tools": tools })).tool.unwrap().name, "f");
+        assert_eq!(chat(&json!({ "tools": tools, "tool_choice": "none" })).tool, None);
         let messages = json!([{ "role": "tool", "content": "7" }]);
-        assert_eq!(chat(json!({ "tools": tools, "messages": messages })).tool, None);
+        assert_eq!(chat(&json!({ "tools": tools, "messages": messages })).tool, None);
     }
 
     #[test]
     fn output_beyond_the_context_is_refused() {
-        let mut asked = chat(json!({ "max_tokens": 99_999 }));
+        let mut asked = chat(&json!({ "max_tokens": 99_999 }));
         assert_eq!(asked.fit(2048), Err(Refusal::max_tokens(99_999, 2048)));
     }
 }

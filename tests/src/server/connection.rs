@@ -27,7 +27,6 @@ pub(super) async fn serve(mut stream: TcpStream, shared: &Shared) {
     loop {
         match exchange(&mut incoming, &mut write, shared).await {
             Ok(Next::Request) => {}
-            Ok(Next::Close) => break,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let refused = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; \
                     charset=utf-8\r\nconnection: close\r\n\r\nInvalid HTTP request received.";
@@ -35,7 +34,7 @@ pub(super) async fn serve(mut stream: TcpStream, shared: &Shared) {
                 let _gone = write.write_all(refused.as_bytes()).await;
                 break;
             }
-            Err(_) => break,
+            Ok(Next::Close) | Err(_) => break,
         }
     }
     let _gone = write.shutdown().await;
@@ -133,7 +132,7 @@ async fn answer(
             outlet.whole(&whole).await?
         }
     };
-    lock(&shared.http).count(exchange, request.started.elapsed(), shared.created);
+    lock(&shared.http).count(&exchange, request.started.elapsed(), shared.created);
     Ok(next)
 }
 

@@ -100,7 +100,7 @@ impl Whole {
         Self { status, headers: format!("content-type: {content_type}\r\n"), body }
     }
 
-    /// FastAPI's answer to a path or method that is not there.
+    /// The web framework's answer to a path or method that is not there.
     pub(super) fn detail(status: u16, detail: &str) -> Self {
         Self::json(status, &json!({ "detail": detail }))
     }

@@ -107,7 +107,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn parse_head(&mut self) -> io::Result<Option<Head>> {

@@ -48,7 +48,7 @@ pub(super) fn read(api: Api, body: &Value) -> Result<Vec<Prompt>, Refusal> {
             let instructions = body["instructions"].as_str();
             let mut text = instructions.map(|text| format!("system\n{text}\n")).unwrap_or_default();
             match body.get("input") {
-                Some(Value::String(input)) => text += &format!("user\n{input}\n"),
+                Some(input @ Value::String(_)) => text += &turn("user", input),
                 Some(Value::Array(items)) => text.extend(items.iter().map(message)),
                 _ => return Err(Refusal::missing("input")),
             }
@@ -74,7 +74,8 @@ fn message(message: &Value) -> String {
     let content = message.get("content").or_else(|| message.get("output"));
     let mut text = turn(role, content.unwrap_or(&Value::Null));
     if let Some(calls) = message.get("tool_calls").filter(|calls| !calls.is_null()) {
-        text += &format!("{calls}\n");
+        text += &calls.to_string();
+        text.push('\n');
     }
     text
 }
@@ -101,25 +102,25 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn chat(messages: Value) -> String {
+    fn chat(messages: &Value) -> String {
         let body = json!({ "messages": messages });
         read(Api::Chat, &body).unwrap().remove(0).text
     }
 
     #[test]
     fn parts_read_like_plain_content() {
-        let plain = chat(json!([{ "role": "user", "content": "hi" }]));
+        let plain = chat(&json!([{ "role": "user", "content": "hi" }]));
         assert_eq!(plain, "user\nhi\nassistant\n");
         let parts = json!([{ "role": "user", "content": [{ "type": "text", "text": "hi" }] }]);
-        assert_eq!(chat(parts), plain);
+        assert_eq!(chat(&parts), plain);
     }
 
     #[test]
     fn next_turn_begins_with_this_turn_and_its_answer() {
         let first = json!({ "role": "user", "content": "hi" });
         let answer = json!({ "role": "assistant", "content": "yes" });
-        let next = chat(json!([first.clone(), answer, { "role": "user", "content": "more" }]));
-        assert!(next.starts_with(&(chat(json!([first])) + "yes")));
+        let next = chat(&json!([first.clone(), answer, { "role": "user", "content": "more" }]));
+        assert!(next.starts_with(&(chat(&json!([first])) + "yes")));
     }
 
     #[test]

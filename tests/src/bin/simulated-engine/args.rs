@@ -243,7 +243,7 @@ fn list(text: &str) -> Vec<String> {
 /// The size that a model's name ends with or has between dashes, as in `llama-3.1-8b-instruct`.
 fn size_in_name(name: &str) -> Model {
     let parts = name.split(['-', '_', '/', ':']);
-    parts.filter_map(|part| part.parse().ok()).last().unwrap_or(Model::B8)
+    parts.filter_map(|part| part.parse().ok()).next_back().unwrap_or(Model::B8)
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ struct Handler {
 impl HttpStats {
     pub(in super::super) fn count(
         &mut self,
-        exchange: Exchange,
+        exchange: &Exchange,
         took: Duration,
         started: Duration,
     ) {
@@ -80,7 +80,7 @@ impl HttpStats {
         }
         let seconds = took.as_secs_f64();
         self.all.get_or_insert_with(|| Histogram::new(FINE)).observe(seconds);
-        let handler = self.handler(&exchange, started);
+        let handler = self.handler(exchange, started);
         handler.duration.observe(seconds);
         handler.request_bytes += exchange.request_bytes as u64;
         handler.response_bytes += exchange.response_bytes as u64;

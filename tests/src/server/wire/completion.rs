@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use super::{FINGERPRINT, Job, StreamUsage, data};
 
 pub(super) fn token(job: &Job, choice: usize, text: &str, last: bool) -> String {
-    let (finish, stop) = match last {
-        true => (json!(job.finish_reason(choice)), job.stop_reason(choice)),
-        false => (Value::Null, Value::Null),
+    let (finish, stop) = if last {
+        (json!(job.finish_reason(choice)), job.stop_reason(choice))
+    } else {
+        (Value::Null, Value::Null)
     };
     let mut event = json!({
         "id": job.id, "object": "text_completion", "created": job.created,

@@ -38,19 +38,16 @@ pub(super) fn token(job: &mut Job, text: &str) -> String {
 
 pub(super) fn closing(job: &mut Job) -> Vec<String> {
     let text = text(job);
-    let mut events = match job.asked.tool {
-        Some(_) => {
-            let fields = located(job, json!({ "arguments": text }));
-            vec![event(job, "response.function_call_arguments.done", fields)]
-        }
-        None => {
-            let done = located(job, json!({ "text": text, "logprobs": [] }));
-            let part = located(job, json!({ "part": part(&text) }));
-            vec![
-                event(job, "response.output_text.done", done),
-                event(job, "response.content_part.done", part),
-            ]
-        }
+    let mut events = if job.asked.tool.is_some() {
+        let fields = located(job, json!({ "arguments": text }));
+        vec![event(job, "response.function_call_arguments.done", fields)]
+    } else {
+        let done = located(job, json!({ "text": text, "logprobs": [] }));
+        let part = located(job, json!({ "part": part(&text) }));
+        vec![
+            event(job, "response.output_text.done", done),
+            event(job, "response.content_part.done", part),
+        ]
     };
     let item = item(job, "completed", &text);
     let done = json!({ "output_index": 0, "item": item });
@@ -107,19 +104,17 @@ fn response(job: &Job, status: &str, output: &Value) -> Value {
 }
 
 fn item(job: &Job, status: &str, text: &str) -> Value {
-    match &job.asked.tool {
-        Some(tool) => json!({
+    if let Some(tool) = &job.asked.tool {
+        return json!({
             "arguments": text, "call_id": format!("call_{}", job.part_id), "name": tool.name,
             "type": "function_call", "id": item_id(job), "status": status,
-        }),
-        None => {
-            let content = if status == "in_progress" { json!([]) } else { json!([part(text)]) };
-            json!({
-                "id": item_id(job), "content": content, "role": "assistant", "status": status,
-                "type": "message", "phase": null,
-            })
-        }
+        });
     }
+    let content = if status == "in_progress" { json!([]) } else { json!([part(text)]) };
+    json!({
+        "id": item_id(job), "content": content, "role": "assistant", "status": status,
+        "type": "message", "phase": null,
+    })
 }
 
 fn part(text: &str) -> Value {
