@@ -39,7 +39,7 @@ use crate::policy::Rotation;
 use crate::policy::speed::{Coefficients, Speed};
 use crate::prefix::index::Index;
 use crate::score::no_hit_lru::ColdOrder;
-use digest::{Digest, Gate};
+use digest::{Digest, Gate, Signs};
 use endpoint::Endpoint;
 use ledger::Ledger;
 use pick::Scratch;
@@ -94,6 +94,7 @@ pub struct Pool {
     rows: Vec<Row>,
     gates: Vec<Gate>,
     digests: Vec<Digest>,
+    signs: Vec<Signs>,
     endpoints: Vec<Endpoint>,
     by_name: HashMap<Arc<str>, u32>,
     by_id: HashMap<EndpointId, u32>,
@@ -127,6 +128,7 @@ impl Pool {
             rows: Vec::new(),
             gates: Vec::new(),
             digests: Vec::new(),
+            signs: Vec::new(),
             endpoints: Vec::new(),
             by_name: HashMap::new(),
             by_id: HashMap::new(),
@@ -193,6 +195,7 @@ impl Pool {
         let row = &mut self.rows[slot];
         row.merge();
         self.gates[slot] = Gate::of(row);
+        self.signs[slot] = Signs::of(row);
         let load = room::load(row, &self.settings.saturation, self.settings.max_in_flight);
         self.digests[slot] = Digest::of(row, self.typical_tokens.unwrap_or(0.0), load);
     }

@@ -83,22 +83,22 @@ impl Scorer {
     /// Rates the endpoint at `slot`, 0 to 1.
     #[inline]
     pub(crate) fn score(self, scene: &Scene<'_>, sheet: &Sheet, slot: u32) -> f64 {
-        let row = scene.row(slot);
+        let signs = scene.signs(slot);
         let score = match self {
-            Self::KvCacheUtilization => kv_cache_utilization::score(row.kv_usage),
+            Self::KvCacheUtilization => kv_cache_utilization::score(signs.kv_usage),
             Self::LoraAffinity => scene.adapter_score(slot),
             Self::NoHitLru => no_hit_lru::score(sheet.ranks.as_ref(), slot),
             Self::PredictedLatency => {
                 predicted_latency::score(scene.predicted_ttft(slot), sheet.latency)
             }
             Self::PrefixCache => prefix_cache::score(scene.matched(slot), scene.blocks()),
-            Self::Queue => queue::score(sheet.queue_source.of(row), sheet.queue),
+            Self::Queue => queue::score(sheet.queue_source.of(signs), sheet.queue),
             Self::RunningRequestsSize => {
-                running_requests_size::score(sheet.running_source.of(row), sheet.running)
+                running_requests_size::score(sheet.running_source.of(signs), sheet.running)
             }
             Self::SessionAffinity => session_affinity::score(scene.session_home(), slot),
             Self::TokenLoad => {
-                token_load::score(row.own.prefill_tokens, scene.uncached_tokens(slot))
+                token_load::score(scene.row(slot).own.prefill_tokens, scene.uncached_tokens(slot))
             }
         };
         score.clamp(0.0, 1.0)

@@ -77,6 +77,8 @@ impl Cost {
 /// KV-cache use from which on preemptions become likely.
 const TIGHT: f64 = 0.9;
 
+const PER_SLACK: f64 = 1.0 / (1.0 - TIGHT);
+
 /// What the request would cost at `slot`. Finite whatever the inputs.
 #[inline]
 pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -> Cost {
@@ -87,12 +89,12 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
     Cost {
         ttft: digest.base + own,
         // While the prompt is computed, every running answer waits.
-        harm: settings.harm_price * digest.running * own,
+        harm: settings.harm_price * digest.batch * own,
         adapter: price(load_adapter, settings.adapter_load),
         preemption: preemption_risk(digest, scene.request.prompt_tokens)
             * settings.preemption.as_secs_f64(),
         session: price(elsewhere, settings.leave_session),
-        factor: (1.0 - settings.exploration * digest.doubt) / scene.ramp(slot),
+        factor: (1.0 - settings.exploration * digest.doubt) * scene.handicap(slot),
     }
 }
 
@@ -107,7 +109,7 @@ fn price(due: bool, price: Duration) -> f64 {
 #[inline]
 fn preemption_risk(digest: &Digest, prompt_tokens: u32) -> f64 {
     let filled = digest.kv_promised + digest.kv_per_token * f64::from(prompt_tokens);
-    let excess = ((filled - TIGHT) / (1.0 - TIGHT)).clamp(0.0, 1.0);
+    let excess = ((filled - TIGHT) * PER_SLACK).clamp(0.0, 1.0);
     excess * excess
 }
 

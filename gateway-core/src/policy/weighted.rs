@@ -75,13 +75,12 @@ pub(crate) fn rate(
     candidates: &[u32],
     totals: &mut Vec<f64>,
 ) {
+    let scorers: Vec<_> = weights.scorers().collect();
     totals.clear();
-    totals.resize(candidates.len(), 0.0);
-    for (scorer, weight) in weights.scorers() {
-        for (total, &slot) in totals.iter_mut().zip(candidates) {
-            *total += weight * scorer.score(scene, sheet, slot);
-        }
-    }
+    totals.extend(candidates.iter().map(|&slot| {
+        let weighted = |(scorer, weight): &(Scorer, f64)| weight * scorer.score(scene, sheet, slot);
+        scorers.iter().map(weighted).sum::<f64>()
+    }));
     if scene.slow_start.is_some() {
         for (total, &slot) in totals.iter_mut().zip(candidates) {
             *total *= scene.ramp(slot);

@@ -3,7 +3,7 @@
 //! A decision looks at every endpoint, so what it looks at is kept dense and worked
 //! out when it changes (a few times per request) and not when it is read (once per
 //! endpoint and request): [`Gate`] for the filters, a quarter of a cache line, and [`Digest`]
-//! for the predictions, one line. Both follow from a [`Row`](super::row::Row) and the
+//! and [`Signs`] for the ratings, a line each. All follow from a [`Row`](super::row::Row) and the
 //! settings; [`Pool::refresh`](super::Pool) is called whenever a row has changed.
 
 use super::row::Row;
@@ -37,8 +37,8 @@ pub(crate) struct Digest {
     pub(crate) base: f64,
     /// Further seconds per uncached prompt token.
     pub(crate) per_token: f64,
-    /// Requests in the running batch.
-    pub(crate) running: f64,
+    /// Requests in the running batch, own ones where the engine does not tell.
+    pub(crate) batch: f64,
     /// Share of the KV cache that is used or promised; 0 when the engine does not tell.
     pub(crate) kv_promised: f64,
     /// Share of the KV cache that one token takes; 0 when unknown.
@@ -56,13 +56,37 @@ impl Digest {
         Self {
             base: dot(&row.speed, &features),
             per_token: row.speed[2] / 1e3,
-            running: features[3],
+            batch: features[3],
             kv_promised: row
                 .kv_usage
                 .map_or(0.0, |usage| usage + row.own.prefill_tokens as f64 * kv_per_token),
             kv_per_token: if row.kv_usage.is_some() { kv_per_token } else { 0.0 },
             doubt: row.doubt,
             load,
+        }
+    }
+}
+
+/// What scorers look at: signals merged with own requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Signs {
+    pub(crate) waiting: Option<f64>,
+    pub(crate) running: Option<f64>,
+    pub(crate) kv_usage: Option<f64>,
+    /// This gateway's requests without a first token.
+    pub(crate) own_waiting: f64,
+    /// This gateway's requests with a first token.
+    pub(crate) own_running: f64,
+}
+
+impl Signs {
+    pub(crate) fn of(row: &Row) -> Self {
+        Self {
+            waiting: row.waiting,
+            running: row.running,
+            kv_usage: row.kv_usage,
+            own_waiting: f64::from(row.own.prefilling),
+            own_running: f64::from(row.own.in_flight - row.own.prefilling),
         }
     }
 }

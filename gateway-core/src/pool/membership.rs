@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::digest::{Digest, Gate};
+use super::digest::{Digest, Gate, Signs};
 use super::endpoint::Endpoint;
 use super::row::Row;
 use super::{EndpointId, EndpointSpec, Pool};
@@ -55,6 +55,7 @@ impl Pool {
         } else {
             self.gates.push(Gate::of(&row));
             self.digests.push(Digest::default());
+            self.signs.push(Signs::default());
             self.rows.push(row);
             self.endpoints.push(endpoint);
             self.rows.len() as u32 - 1

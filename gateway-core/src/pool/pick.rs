@@ -118,6 +118,7 @@ impl Pool {
             now,
             rows: &self.rows,
             digests: &self.digests,
+            signs: &self.signs,
             matched,
             block_tokens: self.settings.prefix.block_tokens,
             max_blocks: self.settings.prefix.max_blocks,

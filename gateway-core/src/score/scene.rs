@@ -1,7 +1,7 @@
 //! What one decision sees.
 
 use crate::policy::speed::Features;
-use crate::pool::digest::Digest;
+use crate::pool::digest::{Digest, Signs};
 use crate::pool::residency::Holders;
 use crate::pool::row::Row;
 use crate::request::RequestView;
@@ -17,6 +17,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) now: Time,
     pub(crate) rows: &'a [Row],
     pub(crate) digests: &'a [Digest],
+    pub(crate) signs: &'a [Signs],
     /// Per slot, blocks of the prompt held.
     pub(crate) matched: &'a [u32],
     pub(crate) block_tokens: u32,
@@ -38,6 +39,11 @@ impl<'a> Scene<'a> {
     #[inline]
     pub(crate) fn digest(&self, slot: u32) -> &'a Digest {
         &self.digests[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn signs(&self, slot: u32) -> &'a Signs {
+        &self.signs[slot as usize]
     }
 
     /// Blocks of the prompt that count.
@@ -94,6 +100,12 @@ impl<'a> Scene<'a> {
     pub(crate) fn predicted_ttft(&self, slot: u32) -> f64 {
         let digest = self.digest(slot);
         digest.base + digest.per_token * f64::from(self.uncached_tokens(slot))
+    }
+
+    /// What an endpoint's cost is multiplied by while it starts slowly: 10 to 1.
+    #[inline]
+    pub(crate) fn handicap(&self, slot: u32) -> f64 {
+        if self.slow_start.is_some() { self.ramp(slot).recip() } else { 1.0 }
     }
 
     /// How much of its full share an endpoint should get, 0.1 to 1.

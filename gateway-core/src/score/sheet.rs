@@ -3,7 +3,7 @@
 use super::no_hit_lru::{ColdOrder, Ranks};
 use super::{Range, Scene};
 use crate::policy::Weights;
-use crate::pool::row::Row;
+use crate::pool::digest::Signs;
 
 /// Where a count comes from.
 ///
@@ -20,12 +20,12 @@ pub(crate) enum Source {
 
 impl Source {
     #[inline]
-    pub(crate) fn of(self, row: &Row) -> Option<f64> {
+    pub(crate) fn of(self, signs: &Signs) -> Option<f64> {
         match self {
-            Self::Running => row.running,
-            Self::Waiting => row.waiting,
-            Self::OwnRunning => Some(f64::from(row.own.in_flight - row.own.prefilling)),
-            Self::OwnWaiting => Some(f64::from(row.own.prefilling)),
+            Self::Running => signs.running,
+            Self::Waiting => signs.waiting,
+            Self::OwnRunning => Some(signs.own_running),
+            Self::OwnWaiting => Some(signs.own_waiting),
         }
     }
 }
@@ -50,7 +50,7 @@ impl Sheet {
         cold: &ColdOrder,
     ) -> Self {
         let range =
-            |source: Source| Range::of(candidates.iter().map(|&slot| source.of(scene.row(slot))));
+            |source: Source| Range::of(candidates.iter().map(|&slot| source.of(scene.signs(slot))));
         let column = |weight: f64, scraped: Source, own: Source| {
             if weight <= 0.0 {
                 return (scraped, None);
@@ -69,8 +69,8 @@ impl Sheet {
                 Range::of(seconds)
             })
             .flatten();
-        let cold_request = candidates.iter().all(|&slot| scene.matched(slot) == 0);
-        let ranks = (weights.no_hit_lru > 0.0 && cold_request)
+        let is_cold = |slot: &u32| scene.matched(*slot) == 0;
+        let ranks = (weights.no_hit_lru > 0.0 && candidates.iter().all(is_cold))
             .then(|| cold.ranks(candidates, scene.rows.len()));
         Self { queue_source, queue, running_source, running, latency, ranks }
     }
