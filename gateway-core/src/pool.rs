@@ -4,10 +4,10 @@
 //! microseconds; the routing lab drives it directly. A pick and its reservation
 //! are one step, so that no two requests see the same stale picture.
 //!
-//! Beyond the API agreed on for the daemon: `PoolSettings::scraping` says that no
-//! signals will come; `Room` has a third case `None` (no endpoint may serve);
-//! `Explanation::winners` lists every endpoint that a pick could take (ties are
-//! broken at random); `RequestView::answer` says whether the first token will be seen.
+//! A request's path: [`Pool::pick`] filters, rates, chooses and reserves;
+//! [`Pool::first_token`] takes its prompt off the queue and learns how long that took;
+//! [`Pool::finish`] gives the reservation back. Signals come in beside it by
+//! [`Pool::observe`] and its like, and [`Pool::explain`] shows what a pick would do.
 
 mod account;
 pub(crate) mod digest;

@@ -4,7 +4,6 @@ use super::Pool;
 use super::endpoint::Computed;
 use super::lease::{End, Failure, Lease};
 use super::ledger::{Entry, Lesson, Stage};
-use super::row::Own;
 use crate::health::Symptom;
 use crate::policy::speed::dot;
 use crate::time::Time;
@@ -171,13 +170,5 @@ impl Pool {
         if self.hand < self.rows.len() {
             self.settle_whole(self.hand, now);
         }
-    }
-}
-
-impl Own {
-    /// Whether nothing of this gateway's is left at the endpoint.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        (self.in_flight, self.prefilling, self.prefill_tokens) == (0, 0, 0)
     }
 }

@@ -67,7 +67,7 @@ pub struct EndpointView {
     pub picks: u64,
     /// Failures in a row that count towards ejection.
     pub consecutive_failures: u32,
-    /// Share of the pool's indexed blocks it holds, in blocks.
+    /// Prompt blocks that the prefix index remembers it to hold.
     pub indexed_blocks: u64,
     /// What was learnt of its speed.
     pub speed: SpeedView,
