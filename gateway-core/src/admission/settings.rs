@@ -74,7 +74,7 @@ impl Default for BandSettings {
         Self {
             max_requests: 5000,
             max_bytes: 1_000_000_000,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             order: Order::Fifo,
         }
     }

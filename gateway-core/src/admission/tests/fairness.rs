@@ -167,7 +167,7 @@ fn light_waits(heavy_per_second: u64) -> Vec<u64> {
                 Offer::Admit => {
                     free_at = second + service;
                     if is_light {
-                        waits.push(service)
+                        waits.push(service);
                     }
                 }
                 Offer::Queued(id) if is_light => drop(light.insert(id, second)),
@@ -175,12 +175,12 @@ fn light_waits(heavy_per_second: u64) -> Vec<u64> {
             }
         }
         let _ = admission.expire(at(second));
-        if free_at <= second {
-            if let Some(id) = admission.next(at(second)) {
-                let since = light.get(&id);
-                free_at = second + if since.is_some() { 1 } else { 2 };
-                waits.extend(since.map(|since| free_at - since));
-            }
+        if free_at <= second
+            && let Some(id) = admission.next(at(second))
+        {
+            let since = light.get(&id);
+            free_at = second + if since.is_some() { 1 } else { 2 };
+            waits.extend(since.map(|since| free_at - since));
         }
     }
     waits.sort_unstable();
