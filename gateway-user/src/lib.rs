@@ -1,1 +1,24 @@
 //! The daemon: listens, scrapes, forwards; every decision is made in `gateway-core`.
+//!
+//! Start reading at [`app`], which builds and connects all parts; then
+//! [`proxy`], where a request lives.
+
+mod access_log;
+mod admin;
+pub mod app;
+pub mod auth;
+pub mod clock;
+pub mod config;
+pub mod drain;
+pub mod endpoint;
+mod fetch;
+pub mod gateway;
+pub mod metrics;
+mod models;
+pub mod pool;
+pub mod proxy;
+mod readiness;
+pub mod reload;
+mod scrape;
+mod signals;
+pub mod telemetry;

@@ -6,11 +6,13 @@
 //! - [`server`]: the same engine behind a socket, for a client not to be told from
 //!   vLLM, with failures to order;
 //! - [`client`]: a client that sees every byte, chunk and pause;
+//! - [`gateway`]: the gateway itself, in process;
 //! - [`wait`]: how tests wait for something.
 
 pub mod answer;
 pub mod client;
 pub mod engine;
+pub mod gateway;
 pub mod histogram;
 pub mod profile;
 pub mod server;

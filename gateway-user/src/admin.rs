@@ -1,0 +1,157 @@
+//! The operator's port: metrics, health, status, and why a request goes where it goes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::drain::{Phase, Watcher};
+use crate::gateway::Gateway;
+use crate::metrics::sample::PoolSample;
+use crate::proxy::reply::{Reply, ReplyBody};
+use crate::readiness;
+
+mod explain;
+mod status;
+
+/// Largest request body the admin port reads: a prompt to explain.
+const BODY_BYTES: usize = 32 * 1024 * 1024;
+
+/// Serves until the daemon stops.
+pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>, mut drain: Watcher) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                if let Ok((stream, _)) = accepted {
+                    connections.spawn(connection(stream, Arc::clone(&gateway)));
+                }
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            // The last to go: an operator wants to see the drain.
+            () = drain.reached(Phase::Stopping) => return,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, gateway: Arc<Gateway>) {
+    let service = service_fn(|request| answer(request, Arc::clone(&gateway)));
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "admin connection ended");
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    gateway: Arc<Gateway>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let verbose = request.uri().query().is_some_and(|query| query.contains("verbose"));
+    let reply = match (request.method(), path.as_str()) {
+        (&Method::GET | &Method::HEAD, "/livez" | "/liveness" | "/live") => readiness::live(),
+        (
+            &Method::GET | &Method::HEAD,
+            "/readyz" | "/readiness" | "/healthz" | "/health" | "/ready",
+        ) => {
+            if verbose {
+                readiness::verbose(&gateway)
+            } else {
+                readiness::ready(&gateway)
+            }
+        }
+        (&Method::GET, "/metrics") => metrics(&gateway),
+        (&Method::GET, "/status.json") => json(&status::status(&gateway)),
+        (&Method::GET, "/config") => {
+            let yaml = gateway.site.load().config.to_yaml();
+            Reply::full(200, "application/yaml", Bytes::from(yaml))
+        }
+        (&Method::GET, "/") => {
+            Reply::full(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes()))
+        }
+        (&Method::POST, "/debug/explain") => {
+            match Limited::new(request.into_body(), BODY_BYTES).collect().await {
+                Ok(body) => explained(&gateway, &body.to_bytes()),
+                Err(_) => problem(413, "the body is larger than 32 MiB, or broke off"),
+            }
+        }
+        (&Method::GET, "/debug/explain") => {
+            problem(405, "POST the request body whose routing you want explained")
+        }
+        _ => problem(
+            404,
+            "known: /metrics /livez /readyz /healthz /status.json /config /debug/explain /",
+        ),
+    };
+    Ok(into_response(reply))
+}
+
+/// The status page. It draws what `/status.json` says and needs nothing else.
+const PAGE: &str = include_str!("admin/status.html");
+
+fn metrics(gateway: &Gateway) -> Reply {
+    let site = gateway.site.load();
+    let samples: Vec<_> = site
+        .pools
+        .iter()
+        .map(|pool| PoolSample {
+            pool: pool.name(),
+            endpoints: pool.endpoints(),
+            queued: pool.queued(),
+        })
+        .collect();
+    gateway.metrics.sampled.update(&samples);
+    let all = crate::app::buffers_kib(&site.config);
+    let held = all.saturating_sub(gateway.buffers.available_permits());
+    gateway.metrics.buffered_bytes.set(i64::try_from(held * 1024).unwrap_or(i64::MAX));
+    Reply::full(200, "text/plain; version=0.0.4", Bytes::from(gateway.metrics.render()))
+}
+
+fn explained(gateway: &Gateway, body: &[u8]) -> Reply {
+    match explain::explain(gateway, body) {
+        Ok(explanation) => json(&explanation),
+        Err(error) => problem(error.status(), &error.to_string()),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Reply {
+    match serde_json::to_vec(value) {
+        Ok(body) => Reply::full(200, "application/json", Bytes::from(body)),
+        Err(error) => problem(500, &error.to_string()),
+    }
+}
+
+fn problem(status: u16, message: &str) -> Reply {
+    let body = serde_json::json!({ "error": message }).to_string();
+    Reply::full(status, "application/json", Bytes::from(body))
+}
+
+fn into_response(reply: Reply) -> Response<Full<Bytes>> {
+    let body = match reply.body {
+        ReplyBody::Full(body) => body,
+        ReplyBody::Answer(..) => Bytes::new(),
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() =
+        StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for line in reply.fields.split(|byte| *byte == b'\n') {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(&line[..colon]),
+            HeaderValue::from_bytes(line[colon + 1..].trim_ascii()),
+        ) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}

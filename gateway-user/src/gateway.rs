@@ -1,0 +1,90 @@
+//! What every part of the daemon shares.
+//!
+//! [`Gateway`] lives as long as the process. [`Site`] is what the configuration
+//! makes of it: an immutable value, replaced whole by a reload. A request takes
+//! the site once, at its start, and keeps to it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use gateway_core::route::RouteTable;
+use tokio::sync::Semaphore;
+
+use crate::access_log::AccessLog;
+use crate::auth::Keys;
+use crate::clock::Clock;
+use crate::config::{Auth, Config};
+use crate::drain::Watcher;
+use crate::metrics::Metrics;
+use crate::models::Catalogue;
+use crate::pool::Pool;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Gateway {
+    /// The only clock.
+    pub clock: Clock,
+    /// Everything that is counted.
+    pub metrics: Metrics,
+    /// Where finished requests are written.
+    pub log: AccessLog,
+    /// What the configuration says now.
+    pub site: ArcSwap<Site>,
+    /// How far a shutdown has come.
+    pub drain: Watcher,
+    /// Memory for bodies that must be held beyond their allowance, in KiB.
+    pub(crate) buffers: Arc<Semaphore>,
+}
+
+/// The configuration, put to work.
+#[derive(Debug)]
+pub struct Site {
+    /// Where it comes from.
+    pub config: Arc<Config>,
+    /// Model names to pools.
+    pub routes: RouteTable,
+    /// Pools in the order of the configuration, which is how routes name them.
+    pub pools: Vec<Arc<Pool>>,
+    /// Who may call.
+    pub keys: Keys,
+    /// What the engines say they serve.
+    pub(crate) catalogue: Arc<Catalogue>,
+}
+
+impl Site {
+    /// Puts a configuration to work. Pools that were there before keep what they
+    /// have learnt.
+    #[must_use]
+    pub fn build(config: Arc<Config>, before: Option<&Self>, clock: Clock) -> Self {
+        let pools = config.pools.iter().map(|pool| {
+            let known = before
+                .and_then(|site| site.pools.iter().find(|known| **known.name() == *pool.name));
+            Arc::new(match known {
+                Some(known) => known.reconfigured(pool.clone()),
+                None => Pool::new(pool.clone(), clock),
+            })
+        });
+        Self {
+            pools: pools.collect(),
+            routes: config.routes.clone(),
+            keys: keys(&config.auth),
+            catalogue: before.map(|site| Arc::clone(&site.catalogue)).unwrap_or_default(),
+            config,
+        }
+    }
+
+    /// Largest body that any pool takes; nothing larger is ever read.
+    #[must_use]
+    pub fn largest_body(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.config.max_request_body_bytes).max().unwrap_or(0)
+    }
+}
+
+fn keys(auth: &Auth) -> Keys {
+    match auth {
+        Auth::None => Keys::none(),
+        Auth::ApiKeys(keys) => {
+            Keys::new(keys.iter().map(|key| (&*key.name, &*key.key, &*key.models)))
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The path of a request: client, handler, endpoint, and back.
+
+pub(crate) mod answer;
+pub mod api;
+mod client;
+mod connection;
+pub mod error;
+mod forward;
+mod handler;
+mod headers;
+mod http2;
+mod intake;
+mod record;
+pub(crate) mod reply;
+mod upload;
+pub(crate) mod upstream;
+pub(crate) mod worker;

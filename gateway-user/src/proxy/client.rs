@@ -1,0 +1,169 @@
+//! A client's HTTP/1.1 connection: bytes in, bytes out, and noticing that it is gone.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, BytesMut};
+use gateway_core::http1::{HeadError, Limits, RequestHead};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Room for one read of a head or a small body.
+const READ_BYTES: usize = 8 * 1024;
+/// How much of a client's next requests is read ahead while one is answered.
+/// Beyond it a client that goes away is noticed by the next write instead.
+const PIPELINE_BYTES: usize = 64 * 1024;
+/// How long, and how many bytes, an unread request body is thrown away for after
+/// an early answer, so that closing does not destroy the answer on its way (a
+/// close with unread bytes is a reset).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 8 * 1024 * 1024;
+
+/// The connection. One task owns it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+    /// Received and not yet consumed.
+    pub(crate) buffer: BytesMut,
+}
+
+/// What [`Client::read_head`] found.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// A request; the bytes of its head are gone from the buffer.
+    Request(RequestHead),
+    /// Not HTTP, or a head we refuse.
+    Refused(HeadError),
+    /// The client closed between requests, or in the middle of a head.
+    Closed,
+}
+
+impl Client {
+    pub(crate) fn new(stream: TcpStream, received: BytesMut) -> Self {
+        Self { stream, buffer: received }
+    }
+
+    /// Waits until the client sends something; gives memory back meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub(crate) async fn wait(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+            self.stream.readable().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads one request head.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub(crate) async fn read_head(&mut self, limits: &Limits) -> io::Result<Incoming> {
+        loop {
+            match RequestHead::parse_within(&self.buffer, limits) {
+                Ok(Some((head, length))) => {
+                    self.buffer.advance(length);
+                    return Ok(Incoming::Request(head));
+                }
+                Ok(None) => {}
+                Err(error) => return Ok(Incoming::Refused(error)),
+            }
+            if self.fill().await? == 0 {
+                return Ok(Incoming::Closed);
+            }
+        }
+    }
+
+    /// Reads more into the buffer; zero is the end.
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        self.buffer.reserve(READ_BYTES);
+        self.stream.read_buf(&mut self.buffer).await
+    }
+
+    /// Reads at most `limit` bytes of a body straight to where they will stay.
+    pub(crate) async fn read_at_most(
+        &mut self,
+        limit: usize,
+        body: &mut BytesMut,
+    ) -> io::Result<usize> {
+        self.stream.read_buf(&mut body.limit(limit)).await
+    }
+
+    /// Writes all of `bytes`; each step of progress may take `idle`.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke, or the client read nothing for `idle`.
+    pub(crate) async fn write(&mut self, bytes: &[u8], idle: Duration) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.stream.try_write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match tokio::time::timeout(idle, self.stream.writable()).await {
+                        Ok(writable) => writable?,
+                        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ready when the client has closed its side or the connection broke.
+    ///
+    /// A client that shuts down its sending side counts as gone, as it does for
+    /// most HTTP servers: the engine must not generate for nobody.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.buffer.len() < PIPELINE_BYTES {
+            // Asking first keeps the buffer unallocated while nothing comes.
+            if std::task::ready!(self.stream.poll_read_ready(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            self.buffer.reserve(READ_BYTES);
+            let reading = pin!(self.stream.read_buf(&mut self.buffer));
+            match std::task::ready!(reading.poll(cx)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(_) => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Runs `work` unless the client goes away first.
+    pub(crate) async fn unless_gone<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            self.poll_gone(cx).map(|()| None)
+        })
+        .await
+    }
+
+    /// Closes gently after an answer that left part of the request unread.
+    pub(crate) async fn linger(mut self) {
+        let discarding = async {
+            self.stream.shutdown().await?;
+            let mut discarded = 0;
+            while discarded < LINGER_BYTES {
+                self.buffer.clear();
+                match self.fill().await? {
+                    0 => break,
+                    n => discarded += n,
+                }
+            }
+            io::Result::Ok(())
+        };
+        // Whatever stops it, the connection closes here.
+        let _ = tokio::time::timeout(LINGER, discarding).await;
+    }
+}

@@ -1,0 +1,265 @@
+//! Connections to endpoints: opened, reused, and found stale in time.
+//!
+//! HTTP/1.1 towards engines is spoken by hand. The bytes of a streamed answer
+//! are passed on exactly as they came, chunk framing included, so the gateway
+//! needs to know at every moment how many bytes it has read and where the chunk
+//! boundaries are; a client library hides both. (`docs/decisions/0002-own-http1.md`
+//! has the measurements.)
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use gateway_core::http1::{HeadError, ResponseHead};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::endpoint::Endpoint;
+
+/// Room for one read: several small chunks, or a slice of a large answer.
+const READ_BYTES: usize = 16 * 1024;
+/// Larger bodies are written from where they lie instead of being copied behind the head.
+const COPY_BYTES: usize = 16 * 1024;
+/// Interim heads (1xx) we skip before we call an endpoint broken.
+const INTERIM_HEADS: u32 = 8;
+
+/// Why an attempt at an endpoint failed before its answer began.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AttemptError {
+    /// No connection.
+    #[error("connect failed")]
+    Connect(#[source] io::Error),
+    /// No connection in time.
+    #[error("connect timed out after {0:?}")]
+    ConnectTimeout(Duration),
+    /// The connection broke, or was closed, before the first byte of the answer.
+    #[error("closed before the first byte of the answer")]
+    Closed(#[source] Option<io::Error>),
+    /// What came is not an HTTP answer.
+    #[error("malformed answer head")]
+    Malformed(#[source] Option<HeadError>),
+    /// Nothing came in time.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
+/// One connection to an endpoint.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// Received and not yet consumed.
+    pub(crate) buffer: BytesMut,
+    /// Whether an earlier request used it: then a close before the answer is
+    /// most likely the keep-alive race and says nothing about the endpoint.
+    pub(crate) reused: bool,
+}
+
+impl Connection {
+    /// Connects to `endpoint` within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`AttemptError::Connect`] and [`AttemptError::ConnectTimeout`].
+    pub(crate) async fn open(endpoint: &Endpoint, limit: Duration) -> Result<Self, AttemptError> {
+        let connecting = async {
+            match endpoint.socket_address() {
+                Some(address) => TcpStream::connect(address).await,
+                None => TcpStream::connect((endpoint.host(), endpoint.port())).await,
+            }
+        };
+        let stream = match tokio::time::timeout(limit, connecting).await {
+            Ok(connected) => connected.map_err(AttemptError::Connect)?,
+            Err(_) => return Err(AttemptError::ConnectTimeout(limit)),
+        };
+        stream.set_nodelay(true).map_err(AttemptError::Connect)?;
+        Ok(Self { stream, buffer: BytesMut::new(), reused: false })
+    }
+
+    /// Whether the connection can carry another request: nothing unread, not closed.
+    fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        self.buffer.is_empty()
+            && matches!(self.stream.try_read(&mut byte),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Writes a request whose body is complete.
+    ///
+    /// An engine may answer, or close, before it has read everything (a body it
+    /// finds too large); then writing stops and the answer counts.
+    pub(crate) async fn send(&mut self, head: &mut Vec<u8>, body: &[u8]) -> io::Result<Sent> {
+        if body.len() <= COPY_BYTES {
+            head.extend_from_slice(body);
+            return self.write_some(head).await;
+        }
+        match self.write_some(head).await? {
+            Sent::Whole => self.write_some(body).await,
+            early @ Sent::AnsweredEarly => Ok(early),
+        }
+    }
+
+    /// Writes `bytes`, watching for an early answer whenever the socket is full.
+    pub(crate) async fn write_some(&mut self, mut bytes: &[u8]) -> io::Result<Sent> {
+        while !bytes.is_empty() {
+            match self.stream.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::select! {
+                        biased;
+                        writable = self.stream.writable() => writable?,
+                        readable = self.stream.readable() => {
+                            readable?;
+                            if self.fill_now()? { return Ok(Sent::AnsweredEarly) }
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Sent::Whole)
+    }
+
+    /// Writes a piece of an upload after what is in `head`; in a chunk of its own
+    /// unless the body's length was announced.
+    pub(crate) async fn send_piece(
+        &mut self,
+        head: &mut Vec<u8>,
+        piece: &[u8],
+        announced: bool,
+    ) -> io::Result<Sent> {
+        if announced || piece.is_empty() {
+            return self.send(head, piece).await;
+        }
+        head.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        match self.send(head, piece).await? {
+            Sent::Whole => self.write_some(b"\r\n").await,
+            early @ Sent::AnsweredEarly => Ok(early),
+        }
+    }
+
+    /// Reads what is there without waiting; whether anything (or the end) came.
+    fn fill_now(&mut self) -> io::Result<bool> {
+        self.buffer.reserve(READ_BYTES);
+        match self.stream.try_read_buf(&mut self.buffer) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the head of the answer, past interim ones; `limit` bounds the wait.
+    ///
+    /// # Errors
+    ///
+    /// Every [`AttemptError`] but the connecting ones.
+    pub(crate) async fn read_head(
+        &mut self,
+        limit: Duration,
+    ) -> Result<ResponseHead, AttemptError> {
+        match tokio::time::timeout(limit, self.read_final_head()).await {
+            Ok(result) => result,
+            Err(_) => Err(AttemptError::Timeout(limit)),
+        }
+    }
+
+    async fn read_final_head(&mut self) -> Result<ResponseHead, AttemptError> {
+        let mut interim = 0;
+        loop {
+            let parsed = match self.buffer.is_empty() {
+                true => Ok(None),
+                false => ResponseHead::parse(&self.buffer),
+            };
+            match parsed.map_err(|error| AttemptError::Malformed(Some(error)))? {
+                Some((head, length)) => {
+                    self.buffer.advance(length);
+                    if !head.is_interim() {
+                        return Ok(head);
+                    }
+                    interim += 1;
+                    if interim > INTERIM_HEADS {
+                        return Err(AttemptError::Malformed(None));
+                    }
+                }
+                None => match poll_fn(|cx| self.poll_fill(cx)).await {
+                    // Half a head and then the end is as broken as none at all.
+                    Ok(0) => return Err(AttemptError::Closed(None)),
+                    Ok(_) => {}
+                    Err(error) => return Err(AttemptError::Closed(Some(error))),
+                },
+            }
+        }
+    }
+
+    /// Reads more into the buffer; zero is the end.
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.buffer.reserve(READ_BYTES);
+        // `read_buf` keeps nothing between polls, so a new one each time is the same read.
+        pin!(self.stream.read_buf(&mut self.buffer)).poll(cx)
+    }
+}
+
+/// How far a request got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Sent {
+    /// The endpoint began to answer, or closed, before it had everything. Such a
+    /// connection cannot be reused.
+    AnsweredEarly,
+    /// Everything was written.
+    Whole,
+}
+
+/// Connections of one worker that wait for their next request.
+///
+/// Newest first: under light load the same few stay warm and the rest time out.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    /// By `host:port`.
+    connections: Mutex<HashMap<Arc<str>, Vec<(Connection, Instant)>>>,
+}
+
+impl Idle {
+    /// A connection to `endpoint` that still looks usable.
+    pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Connection> {
+        let mut connections = self.lock();
+        let waiting = connections.get_mut(&endpoint.authority)?;
+        while let Some((connection, _)) = waiting.pop() {
+            if connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps `connection` for a later request.
+    pub(crate) fn put(&self, endpoint: &Endpoint, mut connection: Connection) {
+        connection.reused = true;
+        // An idle connection needs no buffer.
+        connection.buffer = BytesMut::new();
+        self.lock()
+            .entry(Arc::clone(&endpoint.authority))
+            .or_default()
+            .push((connection, Instant::now()));
+    }
+
+    /// Closes what was idle for `limit`, what the other side has closed, and what
+    /// belongs to endpoints that are gone.
+    pub(crate) fn sweep(&self, limit: Duration, exists: impl Fn(&str) -> bool) {
+        self.lock().retain(|endpoint, waiting| {
+            if !exists(endpoint) {
+                return false;
+            }
+            waiting.retain(|(connection, since)| since.elapsed() < limit && connection.is_quiet());
+            !waiting.is_empty()
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Vec<(Connection, Instant)>>> {
+        // Every method leaves the map whole, so a panic elsewhere does not spoil it.
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
