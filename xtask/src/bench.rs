@@ -6,7 +6,6 @@
 use anyhow::Result;
 use clap::Subcommand;
 
-mod child;
 mod decide;
 mod event;
 mod figures;

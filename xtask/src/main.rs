@@ -1,9 +1,17 @@
 //! The task runner: `cargo xtask COMMAND`.
+//!
+//! The only one. It installs what a task needs where it can, and says what is
+//! missing where it cannot.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod check;
+mod child;
+mod fleet;
+mod machine;
+mod test;
 
 /// Everything a developer runs in this repository.
 #[derive(Debug, Parser)]
@@ -18,10 +26,14 @@ enum Command {
     /// Measures, beside a baseline each.
     #[command(subcommand)]
     Bench(bench::Bench),
+    Check(check::Check),
+    Test(test::Test),
 }
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Bench(bench) => bench::run(&bench),
+        Command::Check(check) => check::run(&check),
+        Command::Test(test) => test::run(&test),
     }
 }

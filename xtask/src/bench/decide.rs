@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::install;
+use crate::machine;
 
 /// Measures decisions (every policy, pool and prompt size) and the body scan.
 #[derive(Args, Debug)]
@@ -32,13 +32,13 @@ pub(crate) fn run(options: &Decide) -> Result<()> {
             .with_context(|| format!("cannot resolve {}", file.display()))?;
         arguments.extend(["--json".into(), file.into_os_string()]);
     }
-    install::run(bench("decide").args(arguments), "the decision bench failed")?;
-    install::run(&mut bench("scan"), "the body scan bench failed")
+    machine::run(bench("decide").args(arguments), "the decision bench failed")?;
+    machine::run(&mut bench("scan"), "the body scan bench failed")
 }
 
 fn bench(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(install::workspace()).args([
+    command.current_dir(machine::workspace()).args([
         "bench",
         "--package",
         "gateway-core",
@@ -58,6 +58,6 @@ mod tests {
         let command = bench("scan");
         let arguments: Vec<_> = command.get_args().collect();
         assert_eq!(arguments, ["bench", "--package", "gateway-core", "--bench", "scan", "--"]);
-        assert_eq!(command.get_current_dir(), Some(install::workspace().as_path()));
+        assert_eq!(command.get_current_dir(), Some(machine::workspace().as_path()));
     }
 }

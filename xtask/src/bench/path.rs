@@ -5,7 +5,7 @@
 //! and writes no access log. Otherwise they run with their defaults.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::child::Child;
 use super::{install, message};
+use crate::child::{Child, free_addresses};
 
 mod config;
 
@@ -83,7 +83,8 @@ impl Running {
         let Some(program) = program else {
             return Ok(Self { path, targets: upstreams.to_vec(), child: None });
         };
-        let listen = free_address()?;
+        let addresses = free_addresses(2)?;
+        let (listen, admin) = (addresses[0], addresses[1]);
         let home = install::directory()?.join(format!("run-{}", path.name()));
         fs::create_dir_all(&home)?;
         let mut command = Command::new(&program.file);
@@ -110,10 +111,8 @@ impl Running {
                 command.arg("-p").arg(&home).arg("-c").arg(config).args(["-e", "stderr"]);
             }
             Path::Ours => {
-                let config = config_file(
-                    "gateway.yaml",
-                    config::gateway(listen, free_address()?, upstreams),
-                )?;
+                let config =
+                    config_file("gateway.yaml", config::gateway(listen, admin, upstreams))?;
                 command.args(["run", "--config"]).arg(config);
             }
         }
@@ -143,9 +142,4 @@ impl Running {
             )
         })
     }
-}
-
-/// A loopback address that nobody listens on at the moment.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

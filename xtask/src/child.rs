@@ -1,15 +1,15 @@
-//! A measured child process: started, watched, and gone when its owner is.
+//! A child process: started, watched, measured, and gone when its owner is.
 //!
 //! CPU time comes from the process CPU clock (`clock_getcpuclockid`), because it
 //! counts nanoseconds over all threads, ended ones included; `/proc/PID/stat`
 //! counts in ticks of 10 ms.
 
 use std::fs::File;
-use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -28,7 +28,7 @@ impl Child {
     pub(crate) fn spawn(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let output =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        command.stdin(std::process::Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         // SAFETY: the closure runs between fork and exec and makes one
         // async-signal-safe system call; it touches no memory of the parent.
         unsafe {
@@ -112,6 +112,35 @@ impl Drop for Child {
     }
 }
 
+/// Loopback addresses that nobody listens on at the moment, all different.
+///
+/// # Errors
+///
+/// When no port is left.
+pub(crate) fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
+    let listeners: io::Result<Vec<_>> =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+    listeners?.iter().map(TcpListener::local_addr).collect()
+}
+
+/// Runs `command` to its end, shows what it prints and passes on each line.
+///
+/// # Errors
+///
+/// When it does not start.
+pub(crate) fn follow(command: &mut Command, mut seen: impl FnMut(&str)) -> Result<ExitStatus> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let printed = child.stdout.take().context("the child has no output")?;
+    for line in BufReader::new(printed).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        seen(&line);
+    }
+    child.wait().with_context(|| format!("cannot wait for {command:?}"))
+}
+
 fn parse_resident(status: &str) -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
@@ -150,12 +179,20 @@ mod tests {
     }
 
     #[test]
+    fn a_followed_child_is_seen_line_by_line() {
+        let (mut command, mut lines) = (Command::new("sh"), Vec::new());
+        command.args(["-c", "echo one; echo two; exit 3"]);
+        let status = follow(&mut command, |line| lines.push(line.to_owned())).unwrap();
+        assert_eq!((lines, status.code()), (vec!["one".to_owned(), "two".to_owned()], Some(3)));
+    }
+
+    #[test]
     fn a_child_that_dies_early_is_reported_with_its_words() {
         let log = log("early");
         let mut command = Command::new("sh");
         command.args(["-c", "echo cannot bind; exit 3"]);
         let mut child = Child::spawn("sh", &mut command, &log).unwrap();
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let error = child.wait_listening(nobody, Duration::from_secs(20)).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("cannot bind"), "{error}");
         std::fs::remove_file(log).unwrap();

@@ -1,0 +1,81 @@
+//! `cargo xtask test`: every test there is, in tiers.
+//!
+//! A tier is what a test needs: nothing but Rust, real client libraries, a real
+//! engine. Each runs with its own runner, whose lines are shown; the last line
+//! counts them all. Tests run unoptimised, except for dependencies: one build
+//! serves the unit tests, the scenarios and the programs that clients talk to.
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::machine;
+
+mod clients;
+mod rust;
+mod tally;
+
+use tally::Tally;
+
+/// Runs the tests.
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// Which tests; `all` is every tier that needs no download of gigabytes.
+    #[arg(long, value_enum, default_value_t = Tier::All)]
+    tier: Tier,
+    /// Runs only tests whose name contains this.
+    filter: Option<String>,
+}
+
+/// What a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tier {
+    /// `unit`, `in-process` and `clients`.
+    All,
+    /// Real client libraries against the daemon and simulated model servers.
+    Clients,
+    /// The daemon and simulated model servers in the test's own process.
+    InProcess,
+    /// Nothing: one crate's own tests and the examples in its documentation.
+    Unit,
+}
+
+/// Runs the tiers asked for.
+///
+/// # Errors
+///
+/// When a test fails, none ran, or a tier could not be set up.
+pub(crate) fn run(options: &Test) -> Result<()> {
+    let filter = options.filter.as_deref();
+    let mut tally = Tally::default();
+    match options.tier {
+        Tier::All => {
+            tally += rust::run(rust::Scope::Everything, filter)?;
+            tally += clients(filter)?;
+        }
+        Tier::Clients => tally += clients(filter)?,
+        Tier::InProcess => tally += rust::run(rust::Scope::Scenarios, filter)?,
+        Tier::Unit => tally += rust::run(rust::Scope::Units, filter)?,
+    }
+    println!("\n{tally}");
+    if tally.failed > 0 {
+        bail!("tests failed");
+    }
+    if tally.passed == 0 {
+        bail!("no test ran; is `{}` the name of one?", filter.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// The tier of client libraries. It needs interpreters: where they cannot be had, a
+/// developer may go on without, CI may not.
+fn clients(filter: Option<&str>) -> Result<Tally> {
+    let clients = match clients::Clients::install() {
+        Ok(clients) => clients,
+        Err(error) if !machine::is_ci() => {
+            eprintln!("skipped the tests with client libraries: {error:#}");
+            return Ok(Tally { skipped: 1, ..Tally::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    clients.run(filter)
+}
