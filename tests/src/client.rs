@@ -248,13 +248,15 @@ pub fn post(path: &str, body: &str) -> Vec<u8> {
 #[must_use]
 pub fn post_with(path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let length = body.len();
-    let headers: String =
-        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: Vec<u8> = headers
+        .iter()
+        .flat_map(|(name, value)| [name, ": ", value, "\r\n"].concat().into_bytes())
+        .collect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n{headers}\r\n"
+         content-length: {length}\r\n"
     );
-    [head.as_bytes(), body.as_bytes()].concat()
+    [head.as_bytes(), &headers, b"\r\n", body.as_bytes()].concat()
 }
 
 /// A GET.

@@ -13,6 +13,8 @@
 use std::time::Duration;
 
 mod catalogue;
+#[cfg(test)]
+mod tests;
 
 pub use catalogue::{Gpu, Model, NoProfile};
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 mod adapter;
@@ -170,35 +170,34 @@ async fn serve(listener: TcpListener, addr: SocketAddr, shared: Arc<Shared>) {
     let driver = Arc::clone(&shared.driver);
     tasks.spawn(async move { driver.run().await });
     let mut listener = Some(listener);
+    let watched = Arc::clone(&shared);
+    tasks.spawn(async move { watched.lift_failures_in_time().await });
     let mut failures = shared.failures();
     loop {
         let refuse = failures.borrow_and_update().refuse_connections;
         if refuse {
             drop(listener.take());
-        } else if listener.is_none() {
-            listener = TcpListener::bind(addr).await.ok();
         }
-        let accepted = tokio::select! {
-            accepted = accept(listener.as_ref()) => Some(accepted),
-            changed = failures.changed() => if changed.is_ok() { None } else { return },
-        };
-        match accepted {
-            Some(Ok(stream)) => {
-                let shared = Arc::clone(&shared);
-                tasks.spawn(async move { connection::serve(stream, &shared).await });
-            }
-            // Out of file descriptors, most likely: leave the others time to end.
-            Some(Err(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
-            None => {}
+        tokio::select! {
+            accepted = accept(&mut listener, addr), if !refuse => match accepted {
+                Ok(stream) => {
+                    let shared = Arc::clone(&shared);
+                    tasks.spawn(async move { connection::serve(stream, &shared).await });
+                }
+                // Out of file descriptors, or the port not free yet: leave others time to end.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            },
+            _ = failures.changed() => {} // the sender lives as long as this task
         }
         while tasks.try_join_next().is_some() {}
     }
 }
 
-async fn accept(listener: Option<&TcpListener>) -> io::Result<tokio::net::TcpStream> {
-    let Some(listener) = listener else {
-        // A port that is still in use is tried again.
-        return std::future::pending().await;
+/// The next connection; binds again first when the listener was closed.
+async fn accept(listener: &mut Option<TcpListener>, addr: SocketAddr) -> io::Result<TcpStream> {
+    let listener = match listener {
+        Some(listener) => listener,
+        None => listener.insert(TcpListener::bind(addr).await?),
     };
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;

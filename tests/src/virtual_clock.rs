@@ -160,6 +160,8 @@ impl Fleet {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::engine::{EventDetail, Settings};
     use crate::profile::{Gpu, Model, Profile};
@@ -205,7 +207,7 @@ mod tests {
                 &mut engines,
                 &steady(200),
                 |_, engines, _| rng.usize(..engines.len()),
-                |engine, number, event| text += &format!("{engine} {number} {event:?}\n"),
+                |engine, number, event| writeln!(text, "{engine} {number} {event:?}").unwrap(),
             );
             text + &format!("{outcomes:?}")
         };

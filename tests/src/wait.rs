@@ -36,9 +36,7 @@ pub fn eventually(mut condition: impl FnMut() -> bool) -> impl Future<Output = (
 pub fn soon<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
     async move {
-        match tokio::time::timeout(PATIENCE, future).await {
-            Ok(value) => value,
-            Err(_) => panic!("not done after {PATIENCE:?}: future at {caller}"),
-        }
+        let outcome = tokio::time::timeout(PATIENCE, future).await;
+        outcome.unwrap_or_else(|_| panic!("not done after {PATIENCE:?}: future at {caller}"))
     }
 }

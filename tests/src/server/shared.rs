@@ -70,6 +70,24 @@ impl Shared {
         self.failures.send_replace(failures);
     }
 
+    /// Ends failures that were ordered for a time only. Runs until dropped.
+    pub(super) async fn lift_failures_in_time(&self) {
+        let mut failures = self.failures();
+        loop {
+            let ordered = failures.borrow_and_update().lift_after_seconds;
+            let lifted = async {
+                match ordered.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+                    Some(time) => tokio::time::sleep(time).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = lifted => self.set_failures(Failures::default()),
+                _ = failures.changed() => {}
+            }
+        }
+    }
+
     /// Whether `/health` is to say 503.
     pub(super) fn is_loading(&self) -> bool {
         self.failures.borrow().loading || self.started.elapsed() < self.options.startup

@@ -41,9 +41,9 @@ pub(super) fn histogram(
     series(page, &format!("{name}_sum"), &labels, histogram.sum());
 }
 
-/// A family that tells when another one's series began.
+/// A family that tells when another one's series began; a counter's comes without `_total`.
 pub(super) fn created(page: &mut String, name: &str, help: &str, labels: &[String], at: Duration) {
-    let name = format!("{}_created", name.strip_suffix("_total").unwrap_or(name));
+    let name = format!("{name}_created");
     header(page, &name, help, "gauge");
     for labels in labels {
         series(page, &name, labels, at.as_secs_f64());

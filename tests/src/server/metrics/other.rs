@@ -11,8 +11,12 @@ use super::exposition::{header, series};
 pub(super) fn page(flavour: Flavour, shared: &Shared, readings: &[Reading]) -> String {
     let model = shared.options.models.first().map(String::as_str).unwrap_or_default();
     let mut page = String::new();
+    let mut described = "";
     for family in families(flavour, shared.options.engine.block_size) {
-        header(&mut page, family.name, family.help, "gauge");
+        if family.name != described {
+            header(&mut page, family.name, family.help, "gauge");
+            described = family.name;
+        }
         for (rank, reading) in readings.iter().enumerate() {
             let common = common_labels(flavour, model, rank, readings.len());
             let own = if family.label.is_empty() { common } else { join(&family.label, &common) };

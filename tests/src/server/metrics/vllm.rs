@@ -71,6 +71,7 @@ fn family(
             }
             if kind == "counter" {
                 let labels: Vec<String> = all.into_iter().map(|(labels, ..)| labels).collect();
+                let name = name.strip_suffix("_total").unwrap_or(name);
                 created(page, name, help, &labels, shared.created);
             }
         }
