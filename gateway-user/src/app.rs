@@ -35,7 +35,8 @@ pub struct App {
     gateway: Arc<Gateway>,
     trigger: Trigger,
     threads: Vec<JoinHandle<()>>,
-    control: Runtime,
+    /// Gone only while the app is being dropped.
+    control: Option<Runtime>,
     /// Where clients are listened to.
     pub addresses: Vec<SocketAddr>,
     /// Where operators are listened to.
@@ -80,23 +81,31 @@ impl App {
             .enable_all()
             .build()
             .context("cannot start the control thread")?;
-        control.block_on(async {
+        {
+            let _inside = control.enter();
             let listener = TcpListener::from_std(admin_listener)?;
             control.spawn(admin::serve(listener, Arc::clone(&gateway), trigger.watch()));
             control.spawn(scrape::run(Arc::clone(&gateway), sites));
             control.spawn(models::keep_fresh(Arc::clone(&gateway)));
             control.spawn(reload::watch(source, Arc::clone(&gateway), publish));
-            io::Result::Ok(())
-        })?;
+        }
         let threads = start_workers(&config, &listeners, &gateway, &trigger)?;
-        Ok(Self { gateway, trigger, threads, control, addresses, admin: admin_address })
+        Ok(Self {
+            gateway,
+            trigger,
+            threads,
+            control: Some(control),
+            addresses,
+            admin: admin_address,
+        })
     }
 
     /// Runs until a signal says to stop, then drains: first not ready, then no new
     /// connections, then out of time.
     pub fn run(mut self) {
         let threads = std::mem::take(&mut self.threads);
-        self.control.block_on(async {
+        let Some(control) = &self.control else { return };
+        control.block_on(async {
             signals::stop().await;
             let drain = self.gateway.site.load().config.drain;
             tracing::info!(settle = ?drain.settle, deadline = ?drain.deadline, "draining");
@@ -137,6 +146,10 @@ impl Drop for App {
         self.trigger.enter(Phase::Stopping);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        // Waiting for it would not be allowed inside another runtime, as in tests.
+        if let Some(control) = self.control.take() {
+            control.shutdown_background();
         }
     }
 }
