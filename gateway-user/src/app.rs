@@ -227,7 +227,12 @@ fn run_worker(listeners: Vec<std::net::TcpListener>, worker: Arc<Worker>, drain:
         accepting.spawn(worker::sweep(Arc::clone(&worker), drain.clone()));
         drop(open);
         while accepting.join_next().await.is_some() {}
-        let _ = all_closed.recv().await;
+        // Out of time, the event loop ends, and what still runs on it ends with it.
+        let mut drain = drain;
+        tokio::select! {
+            _ = all_closed.recv() => {}
+            () = drain.reached(Phase::Stopping) => {}
+        }
     });
 }
 

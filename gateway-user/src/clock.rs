@@ -17,6 +17,12 @@ impl Clock {
         Self { origin: Instant::now() }
     }
 
+    /// The origin, for timers.
+    #[must_use]
+    pub fn origin(self) -> tokio::time::Instant {
+        self.origin.into()
+    }
+
     /// Now, as the core counts it.
     #[must_use]
     pub fn now(self) -> Time {

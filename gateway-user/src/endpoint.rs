@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use gateway_core::pool::EndpointId;
 
+use crate::tls::Tls;
+
 /// A model server as the daemon reaches it.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -15,6 +17,7 @@ pub struct Endpoint {
     host: Arc<str>,
     ip: Option<IpAddr>,
     port: u16,
+    tls: Option<Tls>,
 }
 
 impl Endpoint {
@@ -26,7 +29,19 @@ impl Endpoint {
             Some(ip) => SocketAddr::new(ip, port).to_string(),
             None => format!("{host}:{port}"),
         };
-        Self { id, authority: authority.into(), host: host.into(), ip, port }
+        Self { id, authority: authority.into(), host: host.into(), ip, port, tls: None }
+    }
+
+    /// The same, spoken to over TLS.
+    #[must_use]
+    pub fn over(self, tls: Tls) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// How to speak TLS to it, if it wants TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// The address, when no name must be resolved first.

@@ -119,7 +119,7 @@ impl Fetcher {
         limit: Duration,
     ) -> Result<Page, FetchError> {
         connection.buffer.reserve(64 * 1024);
-        let sent = connection.write_some(&self.request).await;
+        let sent = connection.send(&self.request, b"").await;
         sent.map_err(|error| AttemptError::Closed(Some(error)))?;
         let head = connection.read_head(limit).await?;
         let body = match head.framing("GET") {

@@ -22,3 +22,4 @@ pub mod reload;
 mod scrape;
 mod signals;
 pub mod telemetry;
+pub mod tls;

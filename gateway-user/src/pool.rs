@@ -6,6 +6,7 @@
 //! need not be decided (addresses, configuration) is published beside it and read
 //! without a lock. `docs/decisions/0003-one-lock-per-pool.md` has the numbers.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +22,11 @@ use gateway_core::{RequestView, Time};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::config::PoolConfig;
+use crate::config::{EndpointConfig, PoolConfig, Scheme};
 use crate::endpoint::Endpoint;
 use crate::metrics::Metrics;
 use crate::metrics::model::ModelMetrics;
+use crate::tls::{Roots, Tls};
 
 pub(crate) mod flow;
 pub(crate) mod reservation;
@@ -146,10 +148,11 @@ impl Pool {
             .collect();
         let now = self.shared.clock.now();
         let ids = self.shared.lock().pool.set_endpoints(&specs, now);
+        let roots: LazyCell<Roots> = LazyCell::new(Roots::system);
         let endpoints = ids
             .iter()
             .zip(&self.config.endpoints)
-            .map(|(id, config)| Arc::new(Endpoint::new(*id, &config.host, config.port)))
+            .map(|(id, config)| Arc::new(endpoint(*id, config, &roots)))
             .collect();
         self.shared.endpoints.store(Arc::new(endpoints));
     }
@@ -234,6 +237,16 @@ impl Pool {
             models.insert(key, Arc::clone(&resolved));
         }
         resolved
+    }
+}
+
+/// An endpoint as it is configured. The system's certificate authorities are read
+/// only where somebody needs them.
+fn endpoint(id: EndpointId, config: &EndpointConfig, roots: &LazyCell<Roots>) -> Endpoint {
+    let endpoint = Endpoint::new(id, &config.host, config.port);
+    match config.scheme {
+        Scheme::Http => endpoint,
+        Scheme::Https => endpoint.over(Tls::new(&config.host, roots)),
     }
 }
 

@@ -12,6 +12,7 @@ mod http2;
 mod intake;
 mod record;
 pub(crate) mod reply;
+mod transport;
 mod upload;
 pub(crate) mod upstream;
 pub(crate) mod worker;

@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use gateway_core::dcgm;
 use gateway_core::pool::Probe;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::fetch::{FetchError, Fetcher, Page};
@@ -65,6 +66,7 @@ async fn metrics(gateway: Arc<Gateway>, pool: Arc<Pool>, endpoint: Arc<Endpoint>
     let mut fetcher = Fetcher::new(&endpoint, &settings.path, pool.engine_key());
     let mut pace = Pace::default();
     let mut was_refused = false;
+    let origin = gateway.clock.origin();
     loop {
         match scrape(&mut fetcher, &endpoint, settings.timeout).await {
             Ok(page) => {
@@ -90,9 +92,9 @@ async fn metrics(gateway: Arc<Gateway>, pool: Arc<Pool>, endpoint: Arc<Endpoint>
             true => (settings.interval, false),
             false => (settings.idle_interval, true),
         };
-        let pause = pace.pause(interval);
+        let due = on_the_grid(origin, pace.pause(interval));
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep_until(due) => {}
             () = pool.shared.woken.notified(), if quiet => {}
         }
     }
@@ -154,6 +156,22 @@ async fn gpu(pool: Arc<Pool>, exporter: Endpoint, path: String) {
         }
         tokio::time::sleep(pace.pause(settings.interval)).await;
     }
+}
+
+/// Scrapes are due at multiples of this, so that a few share one wake-up of their
+/// thread: going to sleep and waking up cost as much as reading a page.
+const GRID: Duration = Duration::from_millis(5);
+
+/// The point of the grid nearest to the end of `pause`. Pauses that the grid is too
+/// coarse for are kept as they are.
+fn on_the_grid(origin: Instant, pause: Duration) -> Instant {
+    let now = Instant::now();
+    if pause < 2 * GRID {
+        return now + pause;
+    }
+    let grid = GRID.as_nanos() as u64;
+    let points = ((now + pause - origin).as_nanos() as u64 + grid / 2) / grid;
+    origin + Duration::from_nanos(points * grid)
 }
 
 /// When to ask again: with jitter, so that the pages of a fleet do not come all at

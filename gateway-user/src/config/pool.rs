@@ -11,8 +11,8 @@ use gateway_core::pool::PoolSettings;
 use gateway_core::retry::RetrySettings;
 use gateway_core::route::PoolNames;
 
-use super::Secret;
 use super::address::{HttpAddress, Scheme};
+use super::{Secret, Switch};
 pub(super) use convert::{fill_in, header_name};
 
 /// One pool.
@@ -49,6 +49,8 @@ pub struct PoolConfig {
     pub api_key: Option<Secret>,
     /// Whether answers name the endpoint they came from.
     pub debug_headers: bool,
+    /// Whether the kernel may delay acknowledging streamed chunks.
+    pub delayed_acks: Switch,
 }
 
 /// What a pool's engines are.

@@ -138,8 +138,7 @@ impl Answer {
     pub(crate) fn at_boundary(&self) -> bool {
         match &self.body {
             BodyState::Chunked(tracker) => tracker.at_boundary() && self.record.at_event_boundary(),
-            BodyState::Done => false,
-            BodyState::Remaining(_) => false,
+            BodyState::Done | BodyState::Remaining(_) => false,
             BodyState::UntilClose => self.record.at_event_boundary(),
         }
     }
@@ -317,8 +316,8 @@ fn rename_piece(rename: &mut Rename, piece: &[u8], done: bool) -> Bytes {
     Bytes::from(out)
 }
 
-/// Silence and deadline in one timer that costs nothing per chunk: it is set
-/// again only when it fires too early.
+/// Silence and deadline in one timer that costs nothing per chunk but a look at
+/// the clock: it is set again only when it fires too early.
 #[derive(Debug)]
 struct Timer {
     idle: Duration,
@@ -338,12 +337,18 @@ impl Timer {
         self.last = Instant::now();
     }
 
+    fn due(&self) -> Instant {
+        self.deadline.min(self.last + self.idle)
+    }
+
     /// Ready when the silence or the whole request has lasted too long.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
+        // An answer is polled by one task all its life, so a timer that waits has
+        // nothing new to register.
+        if self.sleep.as_ref().is_some_and(|sleep| !sleep.is_elapsed()) {
+            return Poll::Pending;
+        }
         loop {
-            let due = self.deadline.min(self.last + self.idle);
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-            ready!(sleep.as_mut().poll(cx));
             let now = Instant::now();
             if now >= self.deadline {
                 return Poll::Ready(AnswerError::Deadline(self.allowed));
@@ -351,7 +356,10 @@ impl Timer {
             if now >= self.last + self.idle {
                 return Poll::Ready(AnswerError::Idle(self.idle));
             }
-            sleep.as_mut().reset(self.deadline.min(self.last + self.idle));
+            let due = self.due();
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+            sleep.as_mut().reset(due);
+            ready!(sleep.as_mut().poll(cx));
         }
     }
 }

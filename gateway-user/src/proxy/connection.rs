@@ -58,7 +58,8 @@ pub(crate) async fn serve(
         let next = match incoming {
             Incoming::Closed => return,
             Incoming::Refused(error) => refuse(&mut client, error, &worker).await,
-            Incoming::Request(head) => exchange(&mut client, &head, peer, &worker).await,
+            // On the heap, so that an idle connection is not as large as a busy one.
+            Incoming::Request(head) => Box::pin(exchange(&mut client, &head, peer, &worker)).await,
         };
         match next {
             Ok(Next::Request) => {}

@@ -26,6 +26,7 @@ use super::reply::{Reply, ReplyBody, push_field};
 use super::upload::{More, Upload};
 use super::upstream::{AttemptError, Connection, Sent};
 use super::worker::Worker;
+use crate::config::Switch;
 use crate::endpoint::Endpoint;
 use crate::pool::flow::Class;
 use crate::pool::{Demand, Pool, Reservation};
@@ -210,7 +211,7 @@ async fn attempt(
     }
     let sending = async {
         if let Some(mut connection) = worker.idle.take(endpoint) {
-            match send(&mut connection, &mut head.clone(), &body, first_byte).await {
+            match send(&mut connection, &head, &body, first_byte).await {
                 // The keep-alive race: the engine closed while our request was on
                 // its way. It has not seen it; a fresh connection settles it.
                 Err(AttemptError::Closed(_)) if connection.buffer.is_empty() => {}
@@ -218,7 +219,7 @@ async fn attempt(
             }
         }
         let mut connection = Connection::open(endpoint, connect).await?;
-        let (answer, sent) = send(&mut connection, &mut head, &body, first_byte).await?;
+        let (answer, sent) = send(&mut connection, &head, &body, first_byte).await?;
         Ok((connection, answer, sent))
     };
     upload.unless_gone(sending).await
@@ -226,7 +227,7 @@ async fn attempt(
 
 async fn send(
     connection: &mut Connection,
-    head: &mut Vec<u8>,
+    head: &[u8],
     body: &[u8],
     first_byte: Duration,
 ) -> Result<(ResponseHead, Sent), AttemptError> {
@@ -269,7 +270,7 @@ async fn stream_upload(
         sent = connection.send_piece(&mut Vec::new(), &piece, length.is_some()).await;
     }
     if length.is_none() && more == More::No && matches!(sent, Ok(Sent::Whole)) {
-        sent = connection.write_some(b"0\r\n\r\n").await;
+        sent = connection.send(b"0\r\n\r\n", b"").await;
     }
     let sent = sent.unwrap_or(Sent::AnsweredEarly);
     let reading = async {
@@ -324,6 +325,9 @@ fn begin(
         Some(Shape::Events) => Streamed::Yes,
         _ => Streamed::No,
     };
+    if streamed == Streamed::Yes && plan.pool.config.delayed_acks == Switch::On {
+        connection.delay_acks();
+    }
     record.answered(Arc::clone(&endpoint.authority), head.status(), watch, streamed);
     let verbatim = plan.caller.verbatim && rename.is_none() && framing == ResponseFraming::Chunked;
     let length = match framing {

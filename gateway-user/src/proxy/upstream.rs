@@ -8,23 +8,21 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io;
-use std::pin::pin;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use gateway_core::http1::{HeadError, ResponseHead};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::transport::Transport;
 use crate::endpoint::Endpoint;
 
 /// Room for one read: several small chunks, or a slice of a large answer.
 const READ_BYTES: usize = 16 * 1024;
-/// Larger bodies are written from where they lie instead of being copied behind the head.
-const COPY_BYTES: usize = 16 * 1024;
 /// Interim heads (1xx) we skip before we call an endpoint broken.
 const INTERIM_HEADS: u32 = 8;
 
@@ -51,7 +49,7 @@ pub(crate) enum AttemptError {
 /// One connection to an endpoint.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    transport: Transport,
     /// Received and not yet consumed.
     pub(crate) buffer: BytesMut,
     /// Whether an earlier request used it: then a close before the answer is
@@ -66,66 +64,49 @@ impl Connection {
     ///
     /// [`AttemptError::Connect`] and [`AttemptError::ConnectTimeout`].
     pub(crate) async fn open(endpoint: &Endpoint, limit: Duration) -> Result<Self, AttemptError> {
-        let connecting = async {
-            match endpoint.socket_address() {
-                Some(address) => TcpStream::connect(address).await,
-                None => TcpStream::connect((endpoint.host(), endpoint.port())).await,
-            }
-        };
-        let stream = match tokio::time::timeout(limit, connecting).await {
-            Ok(connected) => connected.map_err(AttemptError::Connect)?,
-            Err(_) => return Err(AttemptError::ConnectTimeout(limit)),
-        };
-        stream.set_nodelay(true).map_err(AttemptError::Connect)?;
-        Ok(Self { stream, buffer: BytesMut::new(), reused: false })
+        let transport = Transport::open(endpoint, limit).await?;
+        Ok(Self { transport, buffer: BytesMut::new(), reused: false })
     }
 
     /// Whether the connection can carry another request: nothing unread, not closed.
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
+        let mut byte = ReadBuf::new(&mut byte);
+        let mut nobody = Context::from_waker(Waker::noop());
         self.buffer.is_empty()
-            && matches!(self.stream.try_read(&mut byte),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            && Pin::new(&mut self.transport).poll_read(&mut nobody, &mut byte).is_pending()
     }
 
-    /// Writes a request whose body is complete.
+    /// Writes a request, or its beginning.
     ///
     /// An engine may answer, or close, before it has read everything (a body it
     /// finds too large); then writing stops and the answer counts.
-    pub(crate) async fn send(&mut self, head: &mut Vec<u8>, body: &[u8]) -> io::Result<Sent> {
-        if body.len() <= COPY_BYTES {
-            head.extend_from_slice(body);
-            return self.write_some(head).await;
-        }
-        match self.write_some(head).await? {
-            Sent::Whole => self.write_some(body).await,
-            early @ Sent::AnsweredEarly => Ok(early),
-        }
-    }
-
-    /// Writes `bytes`, watching for an early answer whenever the socket is full.
-    pub(crate) async fn write_some(&mut self, mut bytes: &[u8]) -> io::Result<Sent> {
-        while !bytes.is_empty() {
-            match self.stream.try_write(bytes) {
-                Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    tokio::select! {
-                        biased;
-                        writable = self.stream.writable() => writable?,
-                        readable = self.stream.readable() => {
-                            readable?;
-                            if self.fill_now()? { return Ok(Sent::AnsweredEarly) }
-                        }
-                    }
-                }
-                Err(error) => return Err(error),
+    pub(crate) async fn send(&mut self, head: &[u8], body: &[u8]) -> io::Result<Sent> {
+        let all = head.len() + body.len();
+        let mut written = 0;
+        while written < all {
+            let rest = [
+                IoSlice::new(head.get(written..).unwrap_or_default()),
+                IoSlice::new(&body[written.saturating_sub(head.len())..]),
+            ];
+            // One write for head and body: the engine wakes once, for all of it.
+            let rest = if rest[0].is_empty() { &rest[1..] } else { &rest[..] };
+            let step =
+                poll_fn(|cx| match Pin::new(&mut self.transport).poll_write_vectored(cx, rest) {
+                    Poll::Ready(step) => Poll::Ready(step),
+                    Poll::Pending => self.poll_fill(cx).map_ok(|_| 0),
+                });
+            match step.await? {
+                0 => return Ok(Sent::AnsweredEarly),
+                length => written += length,
             }
         }
+        poll_fn(|cx| Pin::new(&mut self.transport).poll_flush(cx)).await?;
         Ok(Sent::Whole)
     }
 
-    /// Writes a piece of an upload after what is in `head`; in a chunk of its own
-    /// unless the body's length was announced.
+    /// Writes a piece of an upload after `head`; in a chunk of its own unless the
+    /// body's length was announced.
     pub(crate) async fn send_piece(
         &mut self,
         head: &mut Vec<u8>,
@@ -137,19 +118,14 @@ impl Connection {
         }
         head.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
         match self.send(head, piece).await? {
-            Sent::Whole => self.write_some(b"\r\n").await,
+            Sent::Whole => self.send(b"\r\n", b"").await,
             early @ Sent::AnsweredEarly => Ok(early),
         }
     }
 
-    /// Reads what is there without waiting; whether anything (or the end) came.
-    fn fill_now(&mut self) -> io::Result<bool> {
-        self.buffer.reserve(READ_BYTES);
-        match self.stream.try_read_buf(&mut self.buffer) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
-        }
+    /// See [`Transport::delay_acks`].
+    pub(crate) fn delay_acks(&self) {
+        self.transport.delay_acks();
     }
 
     /// Reads the head of the answer, past interim ones; `limit` bounds the wait.
@@ -199,7 +175,7 @@ impl Connection {
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.buffer.reserve(READ_BYTES);
         // `read_buf` keeps nothing between polls, so a new one each time is the same read.
-        pin!(self.stream.read_buf(&mut self.buffer)).poll(cx)
+        pin!(self.transport.read_buf(&mut self.buffer)).poll(cx)
     }
 }
 
@@ -227,7 +203,7 @@ impl Idle {
     pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Connection> {
         let mut connections = self.lock();
         let waiting = connections.get_mut(&endpoint.authority)?;
-        while let Some((connection, _)) = waiting.pop() {
+        while let Some((mut connection, _)) = waiting.pop() {
             if connection.is_quiet() {
                 return Some(connection);
             }
@@ -253,7 +229,8 @@ impl Idle {
             if !exists(endpoint) {
                 return false;
             }
-            waiting.retain(|(connection, since)| since.elapsed() < limit && connection.is_quiet());
+            waiting
+                .retain_mut(|(connection, since)| since.elapsed() < limit && connection.is_quiet());
             !waiting.is_empty()
         });
     }

@@ -132,16 +132,9 @@ async fn greet(stream: TcpStream, peer: SocketAddr, worker: Arc<Worker>, drain: 
         Protocol::Http2 => http2,
     };
     let _open = Counted::new(open);
-    let mut stop = drain.clone();
-    let served = async {
-        match protocol {
-            Protocol::Http1 => connection::serve(stream, received, peer, worker).await,
-            Protocol::Http2 => http2::serve(stream, received, peer, worker).await,
-        }
-    };
-    tokio::select! {
-        () = served => {}
-        () = stop.reached(Phase::Stopping) => {}
+    match protocol {
+        Protocol::Http1 => connection::serve(stream, received, peer, worker).await,
+        Protocol::Http2 => http2::serve(stream, received, peer, worker).await,
     }
 }
 

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::admission::{AdmissionSettings, BandSettings, Bands, Order, Queueing};
+use gateway_core::engine::Engine;
 use gateway_core::health::EjectionSettings;
 use gateway_core::pool::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings, Scraping};
 use gateway_core::retry::{BudgetSettings, Retry, RetrySettings};
 use gateway_core::route::PoolNames;
 
+use super::super::Switch;
 use super::super::at::At;
 use super::super::error::ConfigError;
 use super::super::scalar::Span;
 use super::super::switch::Section;
 use super::super::{address, raw};
-use super::{EndpointConfig, GpuConfig, HealthConfig, PoolConfig, Scheme, Timeouts, signals};
+use super::{
+    EndpointConfig, EngineKind, GpuConfig, HealthConfig, PoolConfig, Scheme, Timeouts, signals,
+};
 
 /// Port of an engine that is given without one: what vLLM listens on.
 const ENGINE_PORT: u16 = 8000;
@@ -101,8 +105,20 @@ impl PoolConfig {
             timeouts: timeouts(raw)?,
             api_key: raw.api_key.as_ref().map(|key| key.resolve(key.place)).transpose()?,
             debug_headers,
+            delayed_acks: delayed_acks(raw, engine),
         })
     }
+}
+
+/// vLLM and SGLang serve through uvicorn, which switches Nagle's algorithm off.
+fn delayed_acks(raw: &raw::Pool, engine: EngineKind) -> Switch {
+    raw.delayed_acks.map_or_else(
+        || match engine {
+            EngineKind::Known(Engine::Sglang | Engine::Vllm) => Switch::On,
+            _ => Switch::Off,
+        },
+        |given| given.0,
+    )
 }
 
 fn names(raw: &raw::Pool) -> PoolNames {

@@ -6,7 +6,7 @@ use super::super::at::At;
 use super::super::scalar::{Size, Span};
 use super::super::secret::SecretSource;
 use super::super::switch::Section;
-use super::{Dcgm, Endpoint, FlowControl, Metrics};
+use super::{Access, Dcgm, Endpoint, FlowControl, Metrics};
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -49,6 +49,9 @@ pub(crate) struct Pool {
     /// Sent to the engines in place of the client's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_key: Option<At<SecretSource>>,
+    /// Default: on for engines that are known to switch Nagle's algorithm off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delayed_acks: Option<Access>,
 }
 
 impl Default for Pool {
@@ -78,6 +81,7 @@ impl Default for Pool {
             failure_mode: FailureMode::default(),
             slow_start: None,
             api_key: None,
+            delayed_acks: None,
         }
     }
 }
