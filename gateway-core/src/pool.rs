@@ -16,6 +16,7 @@ mod explain;
 mod filter;
 pub mod lease;
 mod ledger;
+mod listings;
 mod membership;
 mod observe;
 mod pick;
@@ -42,6 +43,7 @@ use crate::score::no_hit_lru::ColdOrder;
 use digest::{Digest, Gate, Signs};
 use endpoint::Endpoint;
 use ledger::Ledger;
+use listings::Listings;
 use pick::Scratch;
 use rate::Rate;
 use residency::Residency;
@@ -103,6 +105,7 @@ pub struct Pool {
     ledger: Ledger,
     prefixes: Index,
     residency: Residency,
+    listings: Listings,
     sessions: Sessions,
     cold: ColdOrder,
     rotation: Rotation,
@@ -136,6 +139,7 @@ impl Pool {
             next_id: 1,
             ledger: Ledger::default(),
             residency: Residency::default(),
+            listings: Listings::default(),
             sessions: Sessions::default(),
             cold: ColdOrder::default(),
             rotation: Rotation::default(),

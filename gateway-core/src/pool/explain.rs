@@ -48,7 +48,7 @@ impl Pool {
             .present()
             .map(|slot| {
                 let row = &self.rows[slot];
-                let verdict = match self.dropped(row, scene.request, scene.now, if_stale) {
+                let verdict = match self.dropped(slot as u32, scene.request, scene.now, if_stale) {
                     Some(dropped) => Verdict::Dropped(dropped.name()),
                     None => self.rated(scene, sheet.as_ref(), scratch, slot as u32),
                 };
@@ -96,7 +96,7 @@ impl Pool {
         views
     }
 
-    fn present(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn present(&self) -> impl Iterator<Item = usize> {
         let rows = self.rows.iter().enumerate();
         rows.filter(|(_, row)| !row.absent).map(|(slot, _)| slot)
     }

@@ -3,6 +3,7 @@
 //! A pick asks the [`Gate`](super::digest::Gate)s, which answer in two comparisons. Only when
 //! nobody is left, or somebody asks why, are the rows themselves looked at.
 
+use super::listings::Listed;
 use super::row::Row;
 use super::{EndpointState, FailureMode, NoEndpoint, Pool, Scraping};
 use crate::request::RequestView;
@@ -11,6 +12,8 @@ use crate::time::Time;
 /// Why a filter dropped an endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Dropped {
+    /// It does not serve the adapter, and another one does.
+    AdapterMissing,
     /// It may serve nobody.
     State(EndpointState),
     /// It has failed this request.
@@ -22,6 +25,7 @@ pub(super) enum Dropped {
 impl Dropped {
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::AdapterMissing => "adapter_missing",
             Self::State(state) => state.name(),
             Self::Tried => "tried",
             Self::Full => "full",
@@ -40,22 +44,36 @@ impl Pool {
     /// The first filter that drops an endpoint.
     pub(super) fn dropped(
         &self,
-        row: &Row,
+        slot: u32,
         request: &RequestView<'_>,
         now: Time,
         if_stale: IfStale,
     ) -> Option<Dropped> {
+        let row = &self.rows[slot as usize];
         if let Some(state) = row.obstacle(now) {
             return Some(Dropped::State(state));
         }
         if if_stale == IfStale::Drop && self.is_stale(row, now) {
             return Some(Dropped::State(EndpointState::Stale));
         }
-        self.unfit(row, request)
+        self.unfit(slot, request, self.listed(request))
+    }
+
+    fn listed(&self, request: &RequestView<'_>) -> Option<Listed<'_>> {
+        request.adapter.and_then(|adapter| self.listings.of(adapter))
     }
 
     /// Why an endpoint that may serve cannot take this request.
-    fn unfit(&self, row: &Row, request: &RequestView<'_>) -> Option<Dropped> {
+    fn unfit(
+        &self,
+        slot: u32,
+        request: &RequestView<'_>,
+        listed: Option<Listed<'_>>,
+    ) -> Option<Dropped> {
+        if listed.is_some_and(|listed| listed.lacks(slot)) {
+            return Some(Dropped::AdapterMissing);
+        }
+        let row = &self.rows[slot as usize];
         if request.tried.contains(&row.id) {
             return Some(Dropped::Tried);
         }
@@ -67,8 +85,8 @@ impl Pool {
     fn refusal(&self, request: &RequestView<'_>, now: Time) -> NoEndpoint {
         let if_stale = self.if_stale(now);
         let mut tally = Tally::default();
-        for row in self.rows.iter().filter(|row| !row.absent) {
-            if let Some(dropped) = self.dropped(row, request, now, if_stale) {
+        for slot in self.present() {
+            if let Some(dropped) = self.dropped(slot as u32, request, now, if_stale) {
                 tally.count(dropped);
             }
         }
@@ -114,8 +132,10 @@ impl Pool {
                 .filter(|(_, gate)| gate.open_from <= now && gate.seen >= oldest)
                 .map(|(slot, _)| slot as u32),
         );
-        if !request.tried.is_empty() || self.settings.max_in_flight.is_some() {
-            candidates.retain(|&slot| self.unfit(&self.rows[slot as usize], request).is_none());
+        let listed = self.listed(request);
+        let any_unfit = !request.tried.is_empty() || self.settings.max_in_flight.is_some();
+        if any_unfit || listed.is_some() {
+            candidates.retain(|&slot| self.unfit(slot, request, listed).is_none());
         }
         if candidates.is_empty() {
             return Err(self.refusal(request, now));
@@ -139,6 +159,8 @@ struct Tally {
 impl Tally {
     fn count(&mut self, dropped: Dropped) {
         let counter = match dropped {
+            // Another one serves it, and is counted for what keeps that one out.
+            Dropped::AdapterMissing => return,
             Dropped::Full => &mut self.full,
             Dropped::Tried => &mut self.tried,
             Dropped::State(EndpointState::Draining) => &mut self.draining,

@@ -93,6 +93,7 @@ impl Pool {
         let last = std::mem::take(&mut endpoint.signals);
         endpoint.read = None;
         self.residency.forget(slot as u32, last.adapters.as_ref());
+        self.listings.forget(slot as u32);
         self.rows[slot].forget_reading();
         self.refresh(slot);
     }

@@ -1,5 +1,7 @@
 //! What arrives about endpoints: scrapes, probes, orders.
 
+use std::sync::Arc;
+
 use super::residency::Residency;
 use super::row::{AdapterSlots, Row};
 use super::{Drain, EndpointId, Pool, Probe};
@@ -63,6 +65,15 @@ impl Pool {
         if let Some(slot) = self.slot(id) {
             self.rows[slot].draining = draining == Drain::On;
             self.refresh(slot);
+        }
+    }
+
+    /// Takes the names of all adapters that the endpoint serves now, as its list of
+    /// models tells. A request for one of them goes to no endpoint that has told its
+    /// adapters and does not have it.
+    pub fn set_adapters(&mut self, id: EndpointId, names: &[Arc<str>]) {
+        if let Some(slot) = self.slot(id).filter(|&slot| !self.rows[slot].absent) {
+            self.listings.set(slot as u32, names);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Who may serve.
 
 use super::*;
-use crate::pool::{Drain, EndpointState, Failure, FailureMode, Probe, Scraping};
+use crate::pool::{Drain, EndpointState, Failure, FailureMode, Probe, Scraping, Verdict};
 use crate::signals::GpuSignals;
 
 fn none_ready(world: &mut World) -> (u32, u32, u32, u32, u32) {
@@ -201,4 +201,50 @@ fn the_bound_of_requests_in_flight_is_hard() {
     assert_eq!(world.pool.room(world.now), crate::pool::Room::Full { saturation: 1.0 });
     world.finish(leases.pop().unwrap());
     assert!(world.pick(&prompt(10)).is_ok());
+}
+
+fn names(names: &[&str]) -> Vec<Arc<str>> {
+    names.iter().map(|name| Arc::from(*name)).collect()
+}
+
+#[test]
+fn a_request_for_an_adapter_goes_only_where_it_may_be() {
+    let mut world = World::with_policy(3, "random");
+    let request = RequestView { adapter: Some("sql"), ..prompt(10) };
+    assert!(world.shares(60, &request).iter().all(|&n| n > 0), "nobody has told its adapters");
+    world.pool.set_adapters(world.ids[0], &names(&["sql"]));
+    world.pool.set_adapters(world.ids[1], &names(&["poems"]));
+    let shares = world.shares(60, &request);
+    assert!(shares[0] > 0 && shares[1] == 0 && shares[2] > 0, "{shares:?}");
+    assert!(world.shares(60, &prompt(10)).iter().all(|&n| n > 0), "the base model is everywhere");
+    world.pool.set_adapters(world.ids[2], &[]);
+    world.pool.set_adapters(world.ids[0], &names(&["poems"]));
+    world.pool.set_adapters(world.ids[1], &names(&["sql"]));
+    assert_eq!(world.shares(10, &request), [0, 10, 0]);
+}
+
+#[test]
+fn an_adapter_nobody_lists_may_be_anywhere() {
+    let mut world = World::with_policy(2, "random");
+    for id in world.ids.clone() {
+        world.pool.set_adapters(id, &names(&["poems"]));
+    }
+    let request = RequestView { adapter: Some("sql"), ..prompt(10) };
+    assert!(world.shares(60, &request).iter().all(|&n| n > 0));
+}
+
+#[test]
+fn the_only_holder_of_an_adapter_is_not_replaced_while_it_is_out() {
+    let mut world = World::new(2, PoolSettings::default());
+    world.pool.set_adapters(world.ids[0], &names(&["sql"]));
+    world.pool.set_adapters(world.ids[1], &[]);
+    world.pool.set_probe(world.ids[0], Probe::Failing, world.now);
+    let request = RequestView { adapter: Some("sql"), ..prompt(10) };
+    let refusal = world.pick(&request).unwrap_err();
+    assert!(matches!(refusal, NoEndpoint::NoneReady { failing: 1, .. }), "{refusal}");
+    let explained = world.pool.explain(&request, world.now);
+    assert_eq!(explained.endpoints[1].verdict, Verdict::Dropped("adapter_missing"));
+    // Whoever starts anew may have loaded it.
+    world.pool.restarted(world.ids[1], world.now);
+    assert_eq!(world.touch(&request), 1);
 }
