@@ -162,6 +162,15 @@ impl RouteTable {
         Ok(default.route(asked.into()))
     }
 
+    /// Whether `model` is a configured name or found at an engine, and so needs neither
+    /// a rule for any name nor the default pool.
+    #[must_use]
+    pub fn knows(&self, model: &str, discovered: &Discovered) -> bool {
+        self.exact.contains_key(model)
+            || self.names.contains_key(model)
+            || discovered.find(model).is_some()
+    }
+
     fn rewritten(
         &self,
         asked: &str,

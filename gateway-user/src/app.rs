@@ -85,8 +85,8 @@ impl App {
             let _inside = control.enter();
             let listener = TcpListener::from_std(admin_listener)?;
             control.spawn(admin::serve(listener, Arc::clone(&gateway), trigger.watch()));
+            control.spawn(models::keep_fresh(Arc::clone(&gateway), sites.clone()));
             control.spawn(scrape::run(Arc::clone(&gateway), sites));
-            control.spawn(models::keep_fresh(Arc::clone(&gateway)));
             control.spawn(reload::watch(source, Arc::clone(&gateway), publish));
         }
         let threads = start_workers(&config, &listeners, &gateway, &trigger)?;

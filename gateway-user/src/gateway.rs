@@ -48,7 +48,7 @@ pub struct Site {
     /// Who may call.
     pub keys: Keys,
     /// What the engines say they serve.
-    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) catalogue: Catalogue,
 }
 
 impl Site {
@@ -64,11 +64,14 @@ impl Site {
                 None => Pool::new(pool.clone(), clock),
             })
         });
+        let pools: Vec<_> = pools.collect();
+        let routes = config.routes.clone();
+        let catalogue = before.map(|site| Catalogue::carried_over(site, &pools, &routes));
         Self {
-            pools: pools.collect(),
-            routes: config.routes.clone(),
+            pools,
+            routes,
             keys: keys(&config.auth),
-            catalogue: before.map(|site| Arc::clone(&site.catalogue)).unwrap_or_default(),
+            catalogue: catalogue.unwrap_or_default(),
             config,
         }
     }

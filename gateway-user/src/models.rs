@@ -3,26 +3,31 @@
 //! A listing is asked for in the background, and again when a client names a model
 //! that nobody knows: an adapter may have been loaded a second ago. An endpoint
 //! that does not answer keeps its last listing until it leaves, so that one
-//! endpoint that is down never empties the list.
+//! endpoint that is down never empties the list; nor is one asked that may not
+//! serve, so that one that hangs holds up nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use gateway_core::Time;
-use gateway_core::route::{Discovered, ModelCard};
+use gateway_core::route::models::PoolCards;
+use gateway_core::route::{Discovered, ModelCard, RouteTable};
 use serde::Deserialize;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::auth::Identity;
 use crate::drain::Phase;
 use crate::fetch::Fetcher;
 use crate::gateway::{Gateway, Site};
+use crate::pool::Pool;
 use crate::proxy::error::ProxyError;
 use crate::proxy::reply::Reply;
 use crate::proxy::worker::Worker;
+use crate::readiness::is_serving;
 
 /// How often engines are asked without a reason.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -31,11 +36,14 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long an engine may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The latest listings.
+/// What engines answered, by the pool's place in the site and `host:port`.
+type Listings = HashMap<(usize, Arc<str>), Vec<ModelCard>>;
+
+/// The latest listings of one site's engines. Pools are called by their place in the
+/// site, so a new site has a new catalogue.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
-    /// By pool index and `host:port`.
-    listings: Mutex<HashMap<(usize, Arc<str>), Vec<ModelCard>>>,
+    listings: Mutex<Listings>,
     discovered: ArcSwap<Discovered>,
     asked: Mutex<Option<Time>>,
     /// One refresh at a time; who waits for it gets its result.
@@ -43,6 +51,26 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
+    /// What is known of the endpoints that stay when `before` becomes a site of these
+    /// pools.
+    pub(crate) fn carried_over(before: &Site, pools: &[Arc<Pool>], routes: &RouteTable) -> Self {
+        let known = before.catalogue.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listings = Listings::new();
+        for ((index, authority), cards) in &*known {
+            let name = before.pools[*index].name();
+            let place = pools.iter().position(|pool| pool.name() == name);
+            if let Some(place) = place.filter(|place| pools[*place].has_address(authority)) {
+                listings.insert((place, Arc::clone(authority)), cards.clone());
+            }
+        }
+        let discovered = routes.discover(&by_pool(pools, &listings));
+        Self {
+            listings: Mutex::new(listings),
+            discovered: ArcSwap::new(Arc::new(discovered)),
+            ..Self::default()
+        }
+    }
+
     /// Names that engines serve beyond the configured ones.
     pub(crate) fn discovered(&self) -> arc_swap::Guard<Arc<Discovered>> {
         self.discovered.load()
@@ -61,7 +89,13 @@ impl Catalogue {
         }
         let mut asks = JoinSet::new();
         for (index, pool) in site.pools.iter().enumerate() {
-            for endpoint in pool.addresses().iter() {
+            let serving: HashSet<_> = pool
+                .endpoints()
+                .iter()
+                .filter(|view| is_serving(view))
+                .map(|view| view.id)
+                .collect();
+            for endpoint in pool.addresses().iter().filter(|at| serving.contains(&at.id)) {
                 let endpoint = Arc::clone(endpoint);
                 let key = pool.config.api_key.clone();
                 asks.spawn(async move {
@@ -85,17 +119,18 @@ impl Catalogue {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(gateway.clock.now());
     }
 
-    fn store(&self, site: &Site, fresh: HashMap<(usize, Arc<str>), Vec<ModelCard>>) {
+    fn store(&self, site: &Site, fresh: Listings) {
+        for ((index, authority), cards) in &fresh {
+            let adapters = cards.iter().filter(|card| card.parent.is_some());
+            let names: Vec<_> = adapters.map(|card| Arc::clone(&card.id)).collect();
+            site.pools[*index].set_adapters(authority, &names);
+        }
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         listings.retain(|(index, authority), _| {
             site.pools.get(*index).is_some_and(|pool| pool.has_address(authority))
         });
         listings.extend(fresh);
-        for ((index, authority), cards) in &*listings {
-            let loaded = cards.iter().filter(|card| card.parent.is_some());
-            site.pools[*index].set_adapters(authority, loaded.map(|card| &card.id));
-        }
-        let discovered = site.routes.discover(&by_pool(site, &listings));
+        let discovered = site.routes.discover(&by_pool(&site.pools, &listings));
         self.discovered.store(Arc::new(discovered));
     }
 }
@@ -106,11 +141,8 @@ struct Listing {
     data: Vec<ModelCard>,
 }
 
-fn by_pool(
-    site: &Site,
-    listings: &HashMap<(usize, Arc<str>), Vec<ModelCard>>,
-) -> Vec<Vec<ModelCard>> {
-    let mut cards = vec![Vec::new(); site.pools.len()];
+fn by_pool(pools: &[Arc<Pool>], listings: &Listings) -> Vec<PoolCards> {
+    let mut cards = vec![Vec::new(); pools.len()];
     for ((index, _), listing) in listings {
         if let Some(pool) = cards.get_mut(*index) {
             pool.extend(listing.iter().cloned());
@@ -119,27 +151,27 @@ fn by_pool(
     cards
 }
 
-/// Asks in the background for as long as the daemon runs.
-pub(crate) async fn keep_fresh(gateway: Arc<Gateway>) {
+/// Asks in the background for as long as the daemon runs, and at once when the
+/// configuration changes.
+pub(crate) async fn keep_fresh(gateway: Arc<Gateway>, mut sites: watch::Receiver<Arc<Site>>) {
     let mut drain = gateway.drain.clone();
     loop {
-        let site = gateway.site.load_full();
+        let site = Arc::clone(&sites.borrow_and_update());
         site.catalogue.refresh(&gateway, &site).await;
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
+            Ok(()) = sites.changed() => {}
             () = drain.reached(Phase::Draining) => return,
         }
     }
 }
 
-/// Asks again because a client named a model nobody knows. Whether anything may
-/// have changed.
-pub(crate) async fn refresh_for_unknown(worker: &Worker, site: &Site) -> bool {
-    if site.catalogue.is_fresh(worker.gateway.clock.now()) {
-        return false;
+/// Asks again because a client named a model that nobody lists, unless that was done
+/// a moment ago.
+pub(crate) async fn refresh_for_unknown(worker: &Worker, site: &Site) {
+    if !site.catalogue.is_fresh(worker.gateway.clock.now()) {
+        site.catalogue.refresh(&worker.gateway, site).await;
     }
-    site.catalogue.refresh(&worker.gateway, site).await;
-    true
 }
 
 /// `GET /v1/models`
@@ -168,7 +200,7 @@ pub(crate) async fn one(
 fn visible(site: &Site, identity: Option<&Identity>) -> Vec<ModelCard> {
     let listings = site.catalogue.listings.lock().unwrap_or_else(PoisonError::into_inner);
     let allowed = |id: &str| identity.is_none_or(|identity| identity.may_use(id));
-    site.routes.list(&by_pool(site, &listings), allowed)
+    site.routes.list(&by_pool(&site.pools, &listings), allowed)
 }
 
 /// Decodes `%2F` and friends; what is not valid stays as it is.

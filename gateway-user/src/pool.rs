@@ -155,6 +155,8 @@ impl Pool {
             .map(|(id, config)| Arc::new(endpoint(*id, config, &roots)))
             .collect();
         self.shared.endpoints.store(Arc::new(endpoints));
+        // Newcomers may have room for those who wait.
+        self.shared.with(|_, _| ());
     }
 
     /// Name in configuration, metrics and logs.
@@ -201,12 +203,12 @@ impl Pool {
         blocks.into()
     }
 
-    /// Tells which adapters an endpoint has loaded.
-    pub(crate) fn set_adapters<'a>(
-        &self,
-        _authority: &str,
-        _loaded: impl Iterator<Item = &'a Arc<str>>,
-    ) {
+    /// Tells which adapters an endpoint serves.
+    pub(crate) fn set_adapters(&self, authority: &str, adapters: &[Arc<str>]) {
+        let endpoints = self.shared.endpoints.load();
+        if let Some(at) = endpoints.iter().find(|endpoint| &*endpoint.authority == authority) {
+            self.shared.with(|core, _| core.set_adapters(at.id, adapters));
+        }
     }
 
     /// Requests in the gateway's queue.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::gateway::{Gateway, Site};
+use crate::metrics::Metrics;
 use crate::signals;
 
 /// How often the file is looked at.
@@ -70,6 +71,7 @@ fn apply(
             warn_of_fixed(&old.config, &config);
             let site = Arc::new(Site::build(Arc::new(config), Some(&old), gateway.clock));
             gateway.site.store(Arc::clone(&site));
+            forget_gone(&old, &site, &gateway.metrics);
             publish.send_replace(site);
             tracing::info!(path = %path.display(), "configuration reloaded");
             "ok"
@@ -83,6 +85,19 @@ fn apply(
         }
     };
     gateway.metrics.reloads.with_label_values(&[result]).inc();
+}
+
+/// Endpoints come and go for years; their counters must not stay for ever.
+fn forget_gone(old: &Site, new: &Site, metrics: &Metrics) {
+    for pool in &old.pools {
+        let kept = new.pools.iter().find(|kept| kept.name() == pool.name());
+        for endpoint in &pool.config.endpoints {
+            if !kept.is_some_and(|kept| kept.has_address(&endpoint.name)) {
+                // An error says that nothing was ever sent there.
+                let _ = metrics.picks.remove_label_values(&[&**pool.name(), &endpoint.name]);
+            }
+        }
+    }
 }
 
 /// Some settings are decided at start.

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{Demand, Pool, Reservation, Shared, State};
 use crate::config::PoolConfig;
+use crate::metrics::Metrics;
 use crate::proxy::error::ProxyError;
 
 /// What flow control needs of a request.
@@ -165,6 +166,7 @@ impl Pool {
         demand: &Demand,
         class: &Class,
         attempt: u32,
+        metrics: &Metrics,
     ) -> Result<Admitted, ProxyError> {
         let shared = &self.shared;
         let now = shared.clock.now();
@@ -178,13 +180,17 @@ impl Pool {
         };
         match asked {
             Asked::Picked(pick) => {
+                let took = shared.clock.now().since(now);
+                metrics.decision.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
                 Ok(Admitted { reservation: self.reserve(pick, class), queued: None })
             }
             Asked::Queued(id, receiver) => {
                 let queued = Queued { shared, id, receiver };
-                let pick = queued.wait(self.longest_wait(class), class).await?;
+                let pick = queued.wait(self.longest_wait(class), class).await;
                 let waited = shared.clock.now().since(now);
-                Ok(Admitted { reservation: self.reserve(pick, class), queued: Some(waited) })
+                let waits = metrics.queue_wait.with_label_values(&[&*shared.name]);
+                waits.observe(waited.as_secs_f64());
+                Ok(Admitted { reservation: self.reserve(pick?, class), queued: Some(waited) })
             }
         }
     }

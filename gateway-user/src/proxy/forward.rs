@@ -87,8 +87,9 @@ async fn attempts(
     // What went wrong last. An engine's own error is kept to be passed on as it is.
     let mut failed: Option<Result<Answered, ProxyError>> = None;
     loop {
-        let admitted =
-            upload.unless_gone(pool.admit(&plan.demand, &plan.class, record.attempts)).await?;
+        let metrics = &worker.gateway.metrics;
+        let admission = pool.admit(&plan.demand, &plan.class, record.attempts, metrics);
+        let admitted = upload.unless_gone(admission).await?;
         let mut reservation = match (admitted, failed.take()) {
             (Ok(admitted), _) => {
                 record.queued = record.queued.or(admitted.queued);

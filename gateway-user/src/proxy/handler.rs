@@ -170,23 +170,20 @@ impl Request<'_> {
         })
     }
 
-    /// Finds the pool; asks the engines once more before a name is unknown, for an
-    /// adapter may have been loaded a moment ago.
+    /// Finds the pool; asks the engines once more about a name that nobody lists, for
+    /// an adapter may have been loaded a moment ago.
     async fn resolve(&self, asked: Option<&str>) -> Result<ModelRoute, ProxyError> {
-        let find = || {
-            let discovered = self.site.catalogue.discovered();
-            with_random(|random| self.site.routes.resolve(asked, &discovered, random))
-        };
-        if let Ok(route) = find() {
-            return Ok(route);
+        let Site { routes, catalogue, .. } = &**self.site;
+        if let Some(name) = asked
+            && !routes.knows(name, &catalogue.discovered())
+        {
+            models::refresh_for_unknown(self.worker, self.site).await;
         }
-        let Some(name) = asked else { return Err(ProxyError::ModelMissing) };
-        if models::refresh_for_unknown(self.worker, self.site).await {
-            if let Ok(route) = find() {
-                return Ok(route);
-            }
-        }
-        Err(ProxyError::UnknownModel(name.to_owned()))
+        let discovered = catalogue.discovered();
+        with_random(|random| routes.resolve(asked, &discovered, random)).map_err(|_| match asked {
+            Some(name) => ProxyError::UnknownModel(name.to_owned()),
+            None => ProxyError::ModelMissing,
+        })
     }
 
     /// Priority, fairness key and cost, for flow control.
