@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 mod decide;
 mod event;
-mod figures;
+pub(crate) mod figures;
 mod install;
 mod load;
 mod memory;

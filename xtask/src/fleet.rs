@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How the programs are built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Build {
+    /// As operators run them.
+    Release,
     /// As the tests are; quick to build.
     Test,
 }
@@ -47,6 +49,8 @@ pub(crate) struct Gateway {
     pub(crate) listen: SocketAddr,
     /// Where operators look.
     pub(crate) admin: SocketAddr,
+    /// Its configuration file.
+    pub(crate) config: PathBuf,
     child: Child,
 }
 
@@ -60,6 +64,10 @@ impl Programs {
         let mut cargo = machine::cargo(&["build", "--package", "inference-gateway"])?;
         cargo.args(["--package", "gateway-tests", "--bins"]);
         let profile = match how {
+            Build::Release => {
+                cargo.arg("--release");
+                "release"
+            }
             Build::Test => "debug",
         };
         machine::run(&mut cargo, "cannot build the gateway and the simulated model servers")?;
@@ -108,7 +116,7 @@ impl Programs {
         let mut child = Child::spawn("inference-gateway", &mut command, &home.join("gateway.log"))?;
         child.wait_listening(listen, PATIENCE)?;
         child.wait_listening(admin, PATIENCE)?;
-        let gateway = Gateway { listen, admin, child };
+        let gateway = Gateway { listen, admin, config: file, child };
         gateway.wait_ready()?;
         Ok(gateway)
     }

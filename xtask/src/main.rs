@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod check;
 mod child;
+mod demo;
 mod fleet;
 mod machine;
 mod test;
@@ -27,6 +28,7 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::Bench),
     Check(check::Check),
+    Demo(demo::Demo),
     Test(test::Test),
 }
 
@@ -34,6 +36,7 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Bench(bench) => bench::run(&bench),
         Command::Check(check) => check::run(&check),
+        Command::Demo(demo) => demo::run(&demo),
         Command::Test(test) => test::run(&test),
     }
 }
