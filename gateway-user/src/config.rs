@@ -6,14 +6,15 @@
 //! are not zero. An error names the thing, the fix and the line.
 
 mod address;
-mod at;
+pub(crate) mod at;
 mod error;
+mod locate;
 mod pool;
-mod raw;
-mod scalar;
-mod secret;
+pub(crate) mod raw;
+pub(crate) mod scalar;
+pub(crate) mod secret;
 mod site;
-mod switch;
+pub(crate) mod switch;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -24,6 +25,8 @@ use std::time::Duration;
 
 use gateway_core::route::RouteTable;
 use serde::{Deserialize, Serialize};
+
+use crate::args::Overrides;
 
 pub use address::{HttpAddress, Scheme};
 pub use error::ConfigError;
@@ -58,6 +61,8 @@ pub struct Config {
     /// Model names to pools.
     pub routes: RouteTable,
     objectives: BTreeMap<String, i32>,
+    /// Flags that go before the file.
+    overrides: Overrides,
     /// Where all this comes from, with every default filled in.
     source: raw::Config,
 }
@@ -180,7 +185,25 @@ impl Config {
     ///
     /// The first mistake found, with its line.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        Self::try_from(Source::parse(text)?)
+        Self::parse_under(text, &Overrides::default())
+    }
+
+    /// Reads a configuration, and puts `overrides` over it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::parse`].
+    pub fn parse_under(text: &str, overrides: &Overrides) -> Result<Self, ConfigError> {
+        Source::parse(text)?.under(overrides)
+    }
+
+    /// Reads a later version of the same file, under the same flags.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::parse`].
+    pub fn reread(&self, text: &str) -> Result<Self, ConfigError> {
+        Self::parse_under(text, &self.overrides)
     }
 
     /// Reads a configuration file.
@@ -189,7 +212,7 @@ impl Config {
     ///
     /// As [`Config::parse`], or when the file cannot be read; names the file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Source::load(path)?.build(path)
+        Self::parse(&Source::read(path)?).map_err(|error| error.in_file(path))
     }
 
     /// The configuration as YAML, all defaults filled in and keys left out.
@@ -213,34 +236,42 @@ pub(crate) struct Source(pub(crate) raw::Config);
 
 impl Source {
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
-        let options = serde_saphyr::Options {
-            // The bound is the file's size; thousands of endpoints are no attack.
-            budget: None,
-            // A snippet could show a key.
-            with_snippet: false,
-            ..serde_saphyr::Options::default()
-        };
         // An empty file has no document in it; nothing in it is nothing set.
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
         }
-        serde_saphyr::from_str_with_options(text, options)
-            .map(Self)
-            .map_err(|error| ConfigError::syntax(&error))
+        let mut track = serde_path_to_error::Track::new();
+        serde_saphyr::with_deserializer_from_str_with_options(text, options(), |yaml| {
+            raw::Config::deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
+        })
+        .map(Self)
+        .map_err(|error| ConfigError::syntax(text, &error, &track.path()))
     }
 
-    pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
+    /// The text of a file.
+    pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
         let read = || {
             let mut text = String::new();
             std::fs::File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
             Ok(text)
         };
-        let text = read().map_err(|error| ConfigError::read(path, error))?;
-        Self::parse(&text).map_err(|error| error.in_file(path))
+        read().map_err(|error| ConfigError::read(path, error))
     }
 
-    pub(crate) fn build(self, path: &Path) -> Result<Config, ConfigError> {
-        Config::try_from(self).map_err(|error| error.in_file(path))
+    pub(crate) fn under(mut self, overrides: &Overrides) -> Result<Config, ConfigError> {
+        overrides.apply(&mut self.0)?;
+        let config = Config::try_from(self)?;
+        Ok(Config { overrides: overrides.clone(), ..config })
+    }
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::Options {
+        // The bound is the file's size; thousands of endpoints are no attack.
+        budget: None,
+        // A snippet could show a key.
+        with_snippet: false,
+        ..serde_saphyr::Options::default()
     }
 }
 

@@ -6,7 +6,9 @@
 mod access_log;
 mod admin;
 pub mod app;
+pub mod args;
 pub mod auth;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod drain;

@@ -65,7 +65,7 @@ fn apply(
     gateway: &Gateway,
     publish: &watch::Sender<Arc<Site>>,
 ) {
-    let result = match Config::parse(text) {
+    let result = match gateway.site.load().config.reread(text) {
         Ok(config) => {
             let old = gateway.site.load_full();
             warn_of_fixed(&old.config, &config);

@@ -38,7 +38,7 @@ impl HttpAddress {
         }
     }
 
-    /// Reads `[http://]host[:port][/path]`.
+    /// Reads `[http[s]://]host[:port][/path]`; the port of https is 443.
     pub(super) fn parse(
         text: &At<String>,
         what: &str,
@@ -69,6 +69,7 @@ fn parse(text: &str, default_port: u16) -> Option<HttpAddress> {
         Some(_) => return None,
         None => (Scheme::Http, text),
     };
+    let default_port = if scheme == Scheme::Https { 443 } else { default_port };
     let path_at = rest.find('/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(path_at);
     let (host, port) = split_port(authority, default_port)?;
@@ -89,6 +90,7 @@ fn parse(text: &str, default_port: u16) -> Option<HttpAddress> {
 fn split_port(authority: &str, default_port: u16) -> Option<(&str, u16)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
         return match rest.strip_prefix(':') {
             Some(port) => Some((host, port.parse().ok()?)),
             None if rest.is_empty() => Some((host, default_port)),
@@ -135,7 +137,7 @@ mod tests {
             ("10.0.0.1", "http://10.0.0.1:8000/"),
             ("engine-0.engines:30000", "http://engine-0.engines:30000/"),
             ("HTTP://10.0.0.1:9400/metrics", "http://10.0.0.1:9400/metrics"),
-            ("https://engine", "https://engine:8000/"),
+            ("https://engine", "https://engine:443/"),
             ("[::1]:9000", "http://[::1]:9000/"),
             ("http://[::1]", "http://[::1]:8000/"),
             ("fd00::7", "http://[fd00::7]:8000/"),

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::at::{At, Place};
+use super::locate::{Aim, locate};
 
 /// What is wrong, where, and what to do about it.
 ///
-/// Shown as `gateway.yaml:12:5: pool \`a\` is defined twice; give each pool its own name`,
-/// which editors can jump to.
+/// Begins with `gateway.yaml:12:5:`, which editors can jump to.
 #[derive(Debug)]
 pub struct ConfigError {
     file: Option<PathBuf>,
@@ -25,14 +25,27 @@ impl ConfigError {
         Self { source: Some(source), ..Self::new(None, problem) }.in_file(path)
     }
 
-    /// The text is not the YAML we expect.
-    pub(super) fn syntax(error: &serde_saphyr::Error) -> Self {
-        let place = error.location().and_then(|location| Place::of(&location));
-        let text = error.without_snippet().to_string();
+    /// The text is not the YAML we expect; `path` is what serde was reading.
+    pub(super) fn syntax(
+        text: &str,
+        error: &serde_saphyr::Error,
+        path: &serde_path_to_error::Path,
+    ) -> Self {
+        let message = error.without_snippet().to_string();
         // The place stands in front already.
-        let problem = match text.rsplit_once(" at line ") {
+        let problem = match message.rsplit_once(" at line ") {
             Some((problem, _)) => problem.to_owned(),
-            None => text,
+            None => message,
+        };
+        let problem = match wanted(&problem) {
+            Some(wanted) => format!("`{}` needs {wanted}", key(path)),
+            None => problem,
+        };
+        let known = error.location().and_then(|location| Place::of(&location));
+        let place = if problem.starts_with("unknown field") {
+            locate(text, path, Aim::Key).or(known)
+        } else {
+            known.or_else(|| locate(text, path, Aim::Value))
         };
         Self::new(place, problem)
     }
@@ -43,7 +56,7 @@ impl ConfigError {
     }
 
     /// Something at a place does not fit.
-    pub(super) fn placed(
+    pub(crate) fn placed(
         place: Option<Place>,
         problem: impl Into<String>,
         fix: impl Into<String>,
@@ -55,7 +68,7 @@ impl ConfigError {
         Self { file: None, place, problem, fix: None, source: None }
     }
 
-    pub(super) fn in_file(self, path: &Path) -> Self {
+    pub(crate) fn in_file(self, path: &Path) -> Self {
         Self { file: Some(path.to_owned()), ..self }
     }
 
@@ -104,4 +117,30 @@ impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| source as _)
     }
+}
+
+/// The reader's terse complaints about scalars, in other words.
+fn wanted(problem: &str) -> Option<&'static str> {
+    let kind = problem.strip_prefix("invalid ")?;
+    match kind {
+        _ if kind.contains("bool") => Some("on or off"),
+        _ if kind.starts_with("floating point") => Some("a number"),
+        _ if kind.starts_with(['u', 'i']) && kind[1..].parse::<u8>().is_ok() => {
+            Some("a whole number that is not too large")
+        }
+        _ => None,
+    }
+}
+
+/// The key that a path ends in.
+fn key(path: &serde_path_to_error::Path) -> &str {
+    let keys: Vec<&str> = path
+        .iter()
+        .filter_map(|segment| match segment {
+            serde_path_to_error::Segment::Map { key } => Some(key.as_str()),
+            _ => None,
+        })
+        .collect();
+    // The wrapper that keeps a value's place looks like a key to serde.
+    keys.iter().rev().find(|key| **key != "value").copied().unwrap_or("value")
 }

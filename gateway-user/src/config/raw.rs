@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use flow::{Band, FlowControl, Order};
 pub(crate) use pool::{
-    Ejection, FailureMode, Health, Pool, Predicted, Prefix, Retry, Timeouts, Weights,
+    Ejection, FailureMode, Health, Pool, Predicted, Prefix, Retry, SessionAffinity, Timeouts,
+    Weights,
 };
 pub(crate) use scrape::{Dcgm, Mapping, Metrics};
 
@@ -31,7 +32,7 @@ use super::{Level, LogFormat};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// Addresses to serve clients on.
-    pub(crate) listen: Several<At<String>>,
+    pub(crate) listen: At<Several<At<String>>>,
     pub(crate) admin: Admin,
     /// `none`, or API keys. Must be written on an address that others can reach.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +60,7 @@ pub(crate) struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: Several(vec![At::of("127.0.0.1:8080".to_owned())]),
+            listen: At::of(Several(vec![At::of("127.0.0.1:8080".to_owned())])),
             admin: Admin::default(),
             auth: None,
             workers: 0,

@@ -41,8 +41,8 @@ const DURATION_UNITS: [(&str, Duration); 5] = [
     ("us", Duration::from_micros(1)),
     ("ms", Duration::from_millis(1)),
     ("s", Duration::from_secs(1)),
-    ("m", Duration::from_secs(60)),
-    ("h", Duration::from_secs(3600)),
+    ("m", Duration::from_mins(1)),
+    ("h", Duration::from_hours(1)),
 ];
 
 /// Largest first, so that writing finds the largest that divides.

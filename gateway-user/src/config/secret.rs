@@ -65,8 +65,8 @@ pub(crate) struct SecretSource {
 }
 
 impl SecretSource {
-    pub(crate) fn written(key: String) -> Self {
-        Self { key: Some(At::of(Secret(key))), ..Self::default() }
+    pub(crate) fn written(key: Secret) -> Self {
+        Self { key: Some(At::of(key)), ..Self::default() }
     }
 
     /// The key itself. `place` is where the source as a whole stands.
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn written(key: &str) -> SecretSource {
-        SecretSource::written(key.to_owned())
+        SecretSource::written(key.to_owned().into())
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::error::ConfigError;
 use super::switch::Section;
 use super::{ApiKey, Auth, Config, DrainConfig, Limits, LogConfig, PoolConfig, Source};
 use super::{address, pool, raw};
+use crate::args::Overrides;
 
 impl TryFrom<Source> for Config {
     type Error = ConfigError;
@@ -42,6 +43,7 @@ impl TryFrom<Source> for Config {
             listen,
             auth,
             pools,
+            overrides: Overrides::default(),
             source,
         })
     }

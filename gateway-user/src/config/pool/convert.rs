@@ -17,9 +17,7 @@ use super::super::error::ConfigError;
 use super::super::scalar::Span;
 use super::super::switch::Section;
 use super::super::{address, raw};
-use super::{
-    EndpointConfig, EngineKind, GpuConfig, HealthConfig, PoolConfig, Scheme, Timeouts, signals,
-};
+use super::{EndpointConfig, EngineKind, GpuConfig, HealthConfig, PoolConfig, Timeouts, signals};
 
 /// Port of an engine that is given without one: what vLLM listens on.
 const ENGINE_PORT: u16 = 8000;
@@ -27,8 +25,12 @@ const ENGINE_PORT: u16 = 8000;
 const DCGM_PORT: u16 = 9400;
 
 /// Copies the top level's timeouts to pools that have none of their own, so that a dump
-/// shows what holds.
+/// shows what holds, and places to what is written without a list's brackets.
 pub(in crate::config) fn fill_in(source: &mut raw::Config) {
+    let place = source.listen.place;
+    for address in &mut source.listen.value.0 {
+        address.place = address.place.or(place);
+    }
     let defaults = Timeouts::default();
     let top = &mut source.timeouts;
     for (slot, default) in [
@@ -160,10 +162,6 @@ fn endpoint(at: &At<raw::Endpoint>) -> Result<EndpointConfig, ConfigError> {
         let problem = format!("`{}` has a path", &*text);
         return Err(ConfigError::at(&text, problem, "drop it; the client's path is passed on"));
     }
-    if address.scheme == Scheme::Https {
-        let problem = format!("`{}` wants TLS, which is not spoken to engines yet", &*text);
-        return Err(ConfigError::at(&text, problem, "use http, or end TLS beside the engine"));
-    }
     if !(raw.weight.is_finite() && *raw.weight > 0.0) {
         let problem = format!("weight of `{}` is {}", &*text, *raw.weight);
         return Err(ConfigError::at(&raw.weight, problem, "give a number above 0; 1 is usual"));
@@ -194,7 +192,7 @@ fn stale_after(raw: &raw::Pool) -> Result<Duration, ConfigError> {
 
 fn prefix(raw: &raw::Prefix) -> Result<PrefixSettings, ConfigError> {
     let tokens = &raw.block_tokens;
-    if !(16..=4096).contains(&**tokens) || **tokens % 16 != 0 {
+    if !(16..=4096).contains(&**tokens) || !tokens.is_multiple_of(16) {
         let problem = format!("blockTokens is {}", **tokens);
         return Err(ConfigError::at(tokens, problem, "give a multiple of 16 up to 4096"));
     }

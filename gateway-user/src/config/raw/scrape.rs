@@ -34,6 +34,7 @@ impl Default for Metrics {
 /// Series of an engine that is not built in; keys are the inference extension's.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[expect(clippy::struct_field_names, reason = "they are the extension's")]
 pub(crate) struct Mapping {
     pub(crate) queued_requests_spec: Option<At<String>>,
     pub(crate) running_requests_spec: Option<At<String>>,

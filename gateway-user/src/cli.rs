@@ -1,0 +1,43 @@
+//! Commands that look and tell, and change nothing.
+
+mod ask;
+mod explain;
+mod status;
+mod table;
+
+use crate::args::ValidateFlags;
+use crate::config::{Auth, Config, ConfigError, PoolConfig};
+
+pub use explain::explain;
+pub use status::status;
+
+/// Checks a file; returns what it amounts to, for people.
+///
+/// # Errors
+///
+/// The first mistake found.
+pub fn validate(flags: &ValidateFlags) -> Result<String, ConfigError> {
+    let config = Config::load(&flags.config)?;
+    if flags.dump {
+        return Ok(config.to_yaml());
+    }
+    let mut lines: Vec<String> = config.pools.iter().map(pool).collect();
+    let access = match &config.auth {
+        Auth::ApiKeys(keys) => format!("{} keys", keys.len()),
+        Auth::None => "anybody".to_owned(),
+    };
+    let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
+    lines.push(format!("OK: {} for {access}, admin on {}", listen.join(", "), config.admin));
+    Ok(lines.join("\n") + "\n")
+}
+
+fn pool(pool: &PoolConfig) -> String {
+    let model = pool.names.model.as_deref().unwrap_or("whatever its engines serve");
+    format!(
+        "pool {}: {model}, {} endpoints, {}, policy {}",
+        pool.name,
+        pool.endpoints.len(),
+        pool.engine.name(),
+        pool.settings.policy
+    )
+}
