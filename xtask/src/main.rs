@@ -11,6 +11,7 @@ mod check;
 mod child;
 mod demo;
 mod fleet;
+mod fuzz;
 mod machine;
 mod test;
 
@@ -29,6 +30,7 @@ enum Command {
     Bench(bench::Bench),
     Check(check::Check),
     Demo(demo::Demo),
+    Fuzz(fuzz::Fuzz),
     Test(test::Test),
 }
 
@@ -37,6 +39,7 @@ fn main() -> Result<()> {
         Command::Bench(bench) => bench::run(&bench),
         Command::Check(check) => check::run(&check),
         Command::Demo(demo) => demo::run(&demo),
+        Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Test(test) => test::run(&test),
     }
 }
