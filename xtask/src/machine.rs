@@ -24,9 +24,10 @@ pub(crate) fn workspace() -> PathBuf {
 /// When this executable was moved elsewhere.
 pub(crate) fn target() -> Result<PathBuf> {
     let executable = std::env::current_exe().context("cannot find this executable")?;
-    // Cargo marks its target directory as a cache.
+    // Cargo leaves the first mark in a directory it makes, the second in any.
+    let marks = ["CACHEDIR.TAG", ".rustc_info.json"];
     let mut above = executable.ancestors().skip(1);
-    let target = above.find(|place| place.join("CACHEDIR.TAG").is_file());
+    let target = above.find(|place| marks.iter().any(|mark| place.join(mark).is_file()));
     target.map(Path::to_owned).context("this executable is not in a target directory")
 }
 
