@@ -6,7 +6,7 @@ use clap::{ArgAction, Args};
 
 use crate::config::ConfigError;
 use crate::config::at::At;
-use crate::config::raw::{self, Access};
+use crate::config::raw;
 use crate::config::scalar::Span;
 use crate::config::secret::Secret;
 use crate::config::switch::{Section, Several};
@@ -21,8 +21,8 @@ pub struct Overrides {
     #[arg(long, env = "INFERENCE_GATEWAY_HOST")]
     pub host: Option<String>,
     /// Port to serve clients on [default: 8080].
-    #[arg(long, env = "INFERENCE_GATEWAY_PORT")]
-    pub port: Option<u16>,
+    #[arg(long, env = "INFERENCE_GATEWAY_PORT", value_parser = port)]
+    pub port: Option<Port>,
     /// Address of metrics, health and status [default: 127.0.0.1].
     #[arg(long, env = "INFERENCE_GATEWAY_PROMETHEUS_HOST")]
     pub prometheus_host: Option<String>,
@@ -56,6 +56,17 @@ pub struct Overrides {
     pub shutdown_grace_period_secs: Option<u64>,
 }
 
+/// A port, or none after all.
+///
+/// Kubernetes sets `INFERENCE_GATEWAY_PORT=tcp://10.96.0.7:8080` in the pods of a
+/// namespace that has a service named `inference-gateway`. That is not meant for us.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Port(Option<u16>);
+
+fn port(text: &str) -> Result<Port, std::num::ParseIntError> {
+    if text.starts_with("tcp://") { Ok(Port(None)) } else { text.parse().map(Some).map(Port) }
+}
+
 /// A level's name; `warning` is what Python's routers call it.
 fn level(name: &str) -> Result<Level, String> {
     let name = if name == "warning" { "warn" } else { name };
@@ -68,8 +79,9 @@ fn level(name: &str) -> Result<Level, String> {
 impl Overrides {
     /// Writes what was given over what stands in `config`.
     pub(crate) fn apply(&self, config: &mut raw::Config) -> Result<(), ConfigError> {
-        if self.host.is_some() || self.port.is_some() {
-            let address = join(self.host.as_deref(), self.port, 8080);
+        let port = self.port.and_then(|port| port.0);
+        if self.host.is_some() || port.is_some() {
+            let address = join(self.host.as_deref(), port, 8080);
             config.listen = At::of(Several(vec![At::of(address)]));
         }
         if self.prometheus_host.is_some() || self.prometheus_port.is_some() {
@@ -97,7 +109,7 @@ impl Overrides {
             config.log.format = LogFormat::Json;
         }
         if self.disable_access_log {
-            config.log.access = Access(Switch::Off);
+            config.log.access = Switch::Off;
         }
         if !self.request_id_headers.is_empty() {
             config.request_id_headers =

@@ -121,8 +121,13 @@ impl std::error::Error for ConfigError {
 
 /// The reader's terse complaints about scalars, in other words.
 fn wanted(problem: &str) -> Option<&'static str> {
-    let kind = problem.strip_prefix("invalid ")?;
+    let kind = problem
+        .strip_prefix("invalid ")
+        .or_else(|| problem.strip_prefix("unexpected event: expected "))?;
     match kind {
+        "mapping start" => Some("a section of settings"),
+        "sequence start" => Some("a list"),
+        "string scalar" => Some("a text"),
         _ if kind.contains("bool") => Some("on or off"),
         _ if kind.starts_with("floating point") => Some("a number"),
         _ if kind.starts_with(['u', 'i']) && kind[1..].parse::<u8>().is_ok() => {

@@ -1,6 +1,9 @@
 //! One pool: the core's settings for it, and what the daemon needs to run it.
 
 mod convert;
+mod failure;
+mod fill;
+mod flow;
 mod signals;
 
 use std::time::Duration;
@@ -13,7 +16,8 @@ use gateway_core::route::PoolNames;
 
 use super::address::{HttpAddress, Scheme};
 use super::{Secret, Switch};
-pub(super) use convert::{fill_in, header_name};
+pub(super) use convert::header_name;
+pub(super) use fill::fill_in;
 
 /// One pool.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ use super::at::At;
 use super::scalar::{Size, Span};
 use super::secret::SecretSource;
 use super::switch::{Section, Several};
-use super::{Level, LogFormat};
+use super::{Level, LogFormat, Switch};
 
 /// The whole file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -136,24 +136,7 @@ impl ApiKey {
 pub(crate) struct Log {
     pub(crate) level: Level,
     pub(crate) format: LogFormat,
-    pub(crate) access: Access,
-}
-
-/// Whether finished requests are logged.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Access(pub(crate) super::Switch);
-
-impl<'de> Deserialize<'de> for Access {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let on = bool::deserialize(deserializer)?;
-        Ok(Self(if on { super::Switch::On } else { super::Switch::Off }))
-    }
-}
-
-impl Serialize for Access {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bool(self.0 == super::Switch::On)
-    }
+    pub(crate) access: Switch,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -28,7 +28,7 @@ impl TryFrom<Source> for Config {
             log: LogConfig {
                 level: source.log.level,
                 format: source.log.format,
-                access: source.log.access.0,
+                access: source.log.access,
             },
             limits: limits(&source.limits)?,
             drain: DrainConfig { settle: source.drain.settle.0, deadline: source.drain.deadline.0 },

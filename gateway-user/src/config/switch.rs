@@ -10,6 +10,21 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::Switch;
+
+/// `on` and `off` are booleans to YAML.
+impl<'de> Deserialize<'de> for Switch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bool::deserialize(deserializer).map(|on| if on { Self::On } else { Self::Off })
+    }
+}
+
+impl Serialize for Switch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*self == Self::On)
+    }
+}
+
 /// A section, or `off`.
 #[derive(Clone, Debug)]
 pub(crate) enum Section<T> {
@@ -40,9 +55,8 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for SectionVisitor<T> {
         match text {
             "off" | "none" => Ok(Section::Off),
             "on" => Ok(Section::On(T::default())),
-            _ => {
-                Err(E::custom(format_args!("`{text}` does not fit here; write a section, or off")))
-            }
+            // Not quoted: it may be a key that was written in the wrong place.
+            _ => Err(E::custom("only a section fits here, or off")),
         }
     }
 

@@ -10,7 +10,7 @@ use gateway_core::route::Discovered;
 
 /// A pool named `a` with one endpoint, and `more` lines at its level.
 fn pool(more: &str) -> String {
-    let more: String = more.lines().map(|line| format!("  {line}\n")).collect();
+    let more = more.lines().fold(String::new(), |text, line| text + "  " + line + "\n");
     format!("pools:\n- name: a\n  modelName: m\n  endpoints: [\"10.0.0.1\"]\n{more}")
 }
 
@@ -58,6 +58,8 @@ fn the_example_is_valid_and_its_dump_reads_back_the_same() {
 fn a_dump_shows_what_holds() {
     let dump = parse(&format!("timeouts: {{ idle: 7s }}\n{}", pool(""))).to_yaml();
     assert!(dump.contains("idle: 7s"), "{dump}");
+    assert!(dump.contains("policy: predicted") && dump.contains("harmPrice: 0.02"), "{dump}");
+    assert!(parse(&pool("policy: weighted")).to_yaml().contains("prefix: 3"));
     assert_eq!(parse(&dump).pools[0].timeouts.idle, Duration::from_secs(7));
 }
 
@@ -78,9 +80,13 @@ fn keys_do_not_show() {
 
 #[test]
 fn a_key_in_the_wrong_place_is_not_quoted_in_the_error() {
-    for text in
-        ["auth: { apiKeys: [ { name: a, key: [hunter2] } ] }\n", "auth: { apiKeys: hunter2 }\n"]
-    {
+    for text in [
+        "auth: { apiKeys: [ { name: a, key: [hunter2] } ] }\n",
+        "auth: { apiKeys: [hunter2] }\n",
+        "auth: { apiKeys: hunter2 }\n",
+        "auth: [hunter2]\n",
+        "auth: hunter2\n",
+    ] {
         let error = refused(&format!("{text}{}", pool(""))).to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -157,9 +163,10 @@ fn a_lone_pool_without_a_model_takes_any_name() {
 
 #[test]
 fn thousands_of_endpoints_are_no_attack() {
-    let endpoints: String =
-        (0..40_000).map(|n| format!("  - http://engine-{n}.engines.svc:8000\n")).collect();
-    let text = format!("pools:\n- name: a\n  modelName: m\n  endpoints:\n{endpoints}");
+    let endpoints: Vec<String> =
+        (0..40_000).map(|n| format!("  - http://engine-{n}.engines.svc:8000")).collect();
+    let text =
+        format!("pools:\n- name: a\n  modelName: m\n  endpoints:\n{}\n", endpoints.join("\n"));
     assert!(text.len() > 1 << 20);
     assert_eq!(parse(&text).pools[0].endpoints.len(), 40_000);
 }

@@ -57,6 +57,13 @@ fn a_door_is_not_opened_by_accident() {
 }
 
 #[test]
+fn a_port_that_kubernetes_sets_for_a_service_is_not_meant_for_us() {
+    let config = start("--worker-urls a --port tcp://10.96.0.7:8080").config;
+    assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert!(flags("--worker-urls a --port 70000").is_err());
+}
+
+#[test]
 fn keys_on_the_command_line_do_not_show() {
     let flags = flags("--worker-urls a --api-key hunter2 --worker-api-key hunter3").unwrap();
     let started = flags.start().unwrap();

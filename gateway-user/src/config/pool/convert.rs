@@ -4,11 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::admission::{AdmissionSettings, BandSettings, Bands, Order, Queueing};
 use gateway_core::engine::Engine;
-use gateway_core::health::EjectionSettings;
-use gateway_core::pool::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings, Scraping};
-use gateway_core::retry::{BudgetSettings, Retry, RetrySettings};
+use gateway_core::pool::{FailureMode, PoolSettings, PrefixSettings, Scraping};
 use gateway_core::route::PoolNames;
 
 use super::super::Switch;
@@ -17,47 +14,12 @@ use super::super::error::ConfigError;
 use super::super::scalar::Span;
 use super::super::switch::Section;
 use super::super::{address, raw};
-use super::{EndpointConfig, EngineKind, GpuConfig, HealthConfig, PoolConfig, Timeouts, signals};
+use super::{EndpointConfig, EngineKind, GpuConfig, PoolConfig, Timeouts, failure, flow, signals};
 
 /// Port of an engine that is given without one: what vLLM listens on.
 const ENGINE_PORT: u16 = 8000;
 /// Port of a GPU exporter that is given without one.
 const DCGM_PORT: u16 = 9400;
-
-/// Copies the top level's timeouts to pools that have none of their own, so that a dump
-/// shows what holds, and places to what is written without a list's brackets.
-pub(in crate::config) fn fill_in(source: &mut raw::Config) {
-    let place = source.listen.place;
-    for address in &mut source.listen.value.0 {
-        address.place = address.place.or(place);
-    }
-    let defaults = Timeouts::default();
-    let top = &mut source.timeouts;
-    for (slot, default) in [
-        (&mut top.connect, defaults.connect),
-        (&mut top.first_byte, defaults.first_byte),
-        (&mut top.idle, defaults.idle),
-        (&mut top.request, defaults.request),
-    ] {
-        slot.get_or_insert(At::of(Span(default)));
-    }
-    for pool in &mut source.pools {
-        let pool = &mut pool.value;
-        let own = &mut pool.timeouts;
-        for (slot, default) in [
-            (&mut own.connect, &top.connect),
-            (&mut own.first_byte, &top.first_byte),
-            (&mut own.idle, &top.idle),
-        ] {
-            if slot.is_none() {
-                slot.clone_from(default);
-            }
-        }
-        if own.request.is_none() && pool.route_timeout.is_none() {
-            own.request.clone_from(&top.request);
-        }
-    }
-}
 
 impl PoolConfig {
     pub(in crate::config) fn convert(
@@ -91,17 +53,17 @@ impl PoolConfig {
                     raw::FailureMode::FailOpen => FailureMode::Open,
                 },
                 prefix: prefix(&raw.prefix)?,
-                ejection: ejection(&raw.ejection)?,
-                saturation: saturation(raw.flow_control.as_ref())?,
-                max_in_flight: max_in_flight(raw.flow_control.as_ref())?,
+                ejection: failure::ejection(&raw.ejection)?,
+                saturation: flow::saturation(raw.flow_control.as_ref())?,
+                max_in_flight: flow::max_in_flight(raw.flow_control.as_ref())?,
                 xid_window: positive("xidWindow", &raw.dcgm.xid_window)?,
                 slow_start: optional(raw.slow_start.as_ref()),
             },
-            admission: admission(raw.flow_control.as_ref())?,
-            retry: retry(&raw.retry)?,
+            admission: flow::admission(raw.flow_control.as_ref())?,
+            retry: failure::retry(&raw.retry)?,
             metrics,
             gpu: GpuConfig { interval: positive("interval", &raw.dcgm.interval)? },
-            health: health(&raw.health)?,
+            health: failure::health(&raw.health)?,
             session_header: header.transpose()?,
             max_request_body_bytes: body.0,
             timeouts: timeouts(raw)?,
@@ -119,7 +81,7 @@ fn delayed_acks(raw: &raw::Pool, engine: EngineKind) -> Switch {
             EngineKind::Known(Engine::Sglang | Engine::Vllm) => Switch::On,
             _ => Switch::Off,
         },
-        |given| given.0,
+        |given| given,
     )
 }
 
@@ -207,132 +169,6 @@ fn prefix(raw: &raw::Prefix) -> Result<PrefixSettings, ConfigError> {
     })
 }
 
-fn ejection(raw: &Section<raw::Ejection>) -> Result<EjectionSettings, ConfigError> {
-    let Section::On(raw) = raw else {
-        return Ok(EjectionSettings { consecutive_failures: 0, ..EjectionSettings::default() });
-    };
-    if *raw.max_percent > 100 {
-        let problem = format!("maxPercent is {}", *raw.max_percent);
-        return Err(ConfigError::at(&raw.max_percent, problem, "give a number from 0 to 100"));
-    }
-    let base = positive("base", &raw.base)?;
-    if raw.max.0 < base {
-        let problem = format!("max {} is less than base {}", raw.max.value, raw.base.value);
-        return Err(ConfigError::at(&raw.max, problem, "make max the longer one"));
-    }
-    Ok(EjectionSettings {
-        consecutive_failures: *raw.consecutive_failures,
-        base,
-        max: raw.max.0,
-        max_percent: *raw.max_percent,
-    })
-}
-
-fn saturation(raw: Option<&raw::FlowControl>) -> Result<SaturationSettings, ConfigError> {
-    let defaults = SaturationSettings::default();
-    let Some(raw) = raw else { return Ok(defaults) };
-    if let Some(depth) = raw.queue_depth.as_ref().filter(|depth| ***depth == 0) {
-        let fix = "give at least 1; an engine is full when this many wait in it";
-        return Err(ConfigError::at(depth, "queueDepth is 0", fix));
-    }
-    let in_range = |usage: f64| usage > 0.0 && usage <= 1.0;
-    if let Some(usage) = raw.kv_usage.as_ref().filter(|usage| !in_range(***usage)) {
-        let problem = format!("kvUsage is {}", **usage);
-        return Err(ConfigError::at(
-            usage,
-            problem,
-            "give a share above 0 and up to 1, such as 0.8",
-        ));
-    }
-    Ok(SaturationSettings {
-        queue_depth: raw.queue_depth.as_deref().copied().unwrap_or(defaults.queue_depth),
-        kv_usage: raw.kv_usage.as_deref().copied().unwrap_or(defaults.kv_usage),
-        ..defaults
-    })
-}
-
-fn max_in_flight(raw: Option<&raw::FlowControl>) -> Result<Option<u32>, ConfigError> {
-    let Some(most) = raw.and_then(|raw| raw.max_in_flight_per_endpoint.as_ref()) else {
-        return Ok(None);
-    };
-    if **most == 0 {
-        let fix = "give at least 1, or leave it out for no bound";
-        return Err(ConfigError::at(most, "maxInFlightPerEndpoint is 0", fix));
-    }
-    Ok(Some(**most))
-}
-
-fn admission(raw: Option<&raw::FlowControl>) -> Result<AdmissionSettings, ConfigError> {
-    let Some(raw) = raw else { return Ok(AdmissionSettings::default()) };
-    Ok(AdmissionSettings {
-        queueing: Queueing::On,
-        bands: Bands {
-            critical: band(&raw.bands.critical)?,
-            standard: band(&raw.bands.standard)?,
-            sheddable: band(&raw.bands.sheddable)?,
-        },
-        starvation_limit: optional(raw.starvation_limit.as_ref()),
-    })
-}
-
-fn band(raw: &raw::Band) -> Result<BandSettings, ConfigError> {
-    Ok(BandSettings {
-        max_requests: raw.max_requests,
-        max_bytes: raw.max_bytes.0,
-        timeout: positive("timeout", &raw.timeout)?,
-        order: match raw.order {
-            raw::Order::Edf => Order::Edf,
-            raw::Order::Fifo => Order::Fifo,
-        },
-    })
-}
-
-fn retry(raw: &Section<raw::Retry>) -> Result<RetrySettings, ConfigError> {
-    let Section::On(raw) = raw else {
-        return Ok(RetrySettings { retries: 0, ..RetrySettings::default() });
-    };
-    let mut settings = RetrySettings {
-        retries: raw.attempts,
-        budget: BudgetSettings {
-            percent: raw.budget_percent,
-            min_per_second: raw.min_retries_per_second,
-        },
-        on_connect: Retry::Off,
-        on_close: Retry::Off,
-        on_status: Vec::new(),
-    };
-    for on in &raw.on {
-        match (&*on.0, on.0.parse::<u16>()) {
-            ("connect", _) => settings.on_connect = Retry::On,
-            ("close", _) => settings.on_close = Retry::On,
-            (_, Ok(status @ 500..=599)) => settings.on_status.push(status),
-            _ => {
-                let problem = format!("`{}` is nothing that can be retried", on.0);
-                let fix = "use connect, close or a status from 500 to 599";
-                return Err(ConfigError::at(on, problem, fix));
-            }
-        }
-    }
-    Ok(settings)
-}
-
-fn health(raw: &Section<raw::Health>) -> Result<Option<HealthConfig>, ConfigError> {
-    let Section::On(raw) = raw else { return Ok(None) };
-    for (name, count) in [("failures", &raw.failures), ("successes", &raw.successes)] {
-        if **count == 0 {
-            let fix = "give at least 1; write `health: off` for no probes";
-            return Err(ConfigError::at(count, format!("{name} is 0"), fix));
-        }
-    }
-    Ok(Some(HealthConfig {
-        path: signals::path(&raw.path)?,
-        interval: positive("interval", &raw.interval)?,
-        timeout: positive("timeout", &raw.timeout)?,
-        failures: *raw.failures,
-        successes: *raw.successes,
-    }))
-}
-
 fn timeouts(raw: &raw::Pool) -> Result<Timeouts, ConfigError> {
     let own = &raw.timeouts;
     if let (Some(_), Some(route)) = (&own.request, &raw.route_timeout) {
@@ -350,7 +186,7 @@ fn timeouts(raw: &raw::Pool) -> Result<Timeouts, ConfigError> {
 }
 
 /// A duration of which `0s` means that there is none.
-fn optional(value: Option<&At<Span>>) -> Option<Duration> {
+pub(super) fn optional(value: Option<&At<Span>>) -> Option<Duration> {
     value.map(|span| span.0).filter(|duration| !duration.is_zero())
 }
 

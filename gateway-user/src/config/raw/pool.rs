@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::Switch;
 use super::super::at::At;
 use super::super::scalar::{Size, Span};
 use super::super::secret::SecretSource;
 use super::super::switch::Section;
-use super::{Access, Dcgm, Endpoint, FlowControl, Metrics};
+use super::{Dcgm, Endpoint, FlowControl, Metrics};
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -51,7 +52,7 @@ pub(crate) struct Pool {
     pub(crate) api_key: Option<At<SecretSource>>,
     /// Default: on for engines that are known to switch Nagle's algorithm off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) delayed_acks: Option<Access>,
+    pub(crate) delayed_acks: Option<Switch>,
 }
 
 impl Default for Pool {

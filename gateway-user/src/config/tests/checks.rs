@@ -30,13 +30,16 @@ fn unknown_keys_are_answered_with_the_known_ones() {
 #[test]
 fn values_of_the_wrong_kind_are_found() {
     in_pool("metrics:\n  interval: 50", &["`50`", "50ms"]);
-    in_pool("metrics: sometimes", &["`sometimes`", "off"]);
+    in_pool("metrics: sometimes", &["section", "off"]);
     in_pool("maxRequestBodyBytes: huge", &["`huge`", "256MiB"]);
     in_pool("failureMode: maybe", &["maybe", "FailOpen"]);
     at_line("workers: many\n", 1, &["`workers` needs a whole number"]);
     in_pool("retry:\n  attempts: -1", &["`attempts` needs a whole number"]);
     in_pool("weights:\n  queue: much", &["`queue` needs a number"]);
     at_line("debugHeaders: 7\n", 1, &["`debugHeaders` needs on or off"]);
+    in_pool("timeouts: soon", &["`timeouts` needs a section"]);
+    in_pool("aliases: x", &["`aliases` needs a list"]);
+    in_pool("modelName: x", &["duplicate", "modelName"]);
     assert!(refused("pools: [\n").line().is_some());
 }
 
