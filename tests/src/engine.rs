@@ -142,6 +142,12 @@ impl Engine {
         events.append(&mut self.events);
     }
 
+    /// Requests that are here, running or waiting.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The engine's load at this moment, as its metrics would tell it.
     #[must_use]
     pub fn load(&self) -> Load {

@@ -218,8 +218,7 @@ mod tests {
     fn policy_sees_the_queue_as_it_is_at_each_arrival() {
         let mut engines = [engine(Gpu::A10G), engine(Gpu::A10G)];
         let shortest = |_: Time, engines: &[Engine], _: &EngineRequest| {
-            let length = |engine: &Engine| engine.load().running + engine.load().waiting();
-            usize::from(length(&engines[1]) < length(&engines[0]))
+            usize::from(engines[1].in_flight() < engines[0].in_flight())
         };
         let outcomes = run(&mut engines, &steady(100), shortest, |_, _, _| {});
         let first = outcomes.iter().filter(|outcome| outcome.engine == 0).count();

@@ -97,11 +97,10 @@ impl Driver {
         to: UnboundedSender<Progress>,
     ) -> Result<Running, TooLarge> {
         let (now, mut ranks) = (self.now(), self.lock());
-        let load = |rank: &Rank| rank.engine.load().running + rank.engine.load().waiting();
         let (index, rank) = ranks
             .iter_mut()
             .enumerate()
-            .min_by_key(|(_, rank)| load(rank))
+            .min_by_key(|(_, rank)| rank.engine.in_flight())
             .ok_or(TooLarge { needed: 0, capacity: 0 })?;
         let id = rank.engine.submit(now, request)?;
         rank.subscribers.insert(id, Subscriber { choice, to, last_token: now });

@@ -32,25 +32,30 @@ async fn main() -> anyhow::Result<()> {
     }
     out.flush()?;
     drop(out);
-    wait_for_the_end(args.exit_with_stdin).await
+    wait_for_the_end(if args.exit_with_stdin { Stdin::EndsUs } else { Stdin::Ignored }).await
 }
 
-async fn wait_for_the_end(with_stdin: bool) -> anyhow::Result<()> {
+/// What the end of standard input means.
+#[derive(Clone, Copy)]
+enum Stdin {
+    EndsUs,
+    Ignored,
+}
+
+async fn wait_for_the_end(stdin: Stdin) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let closed = async {
         let mut sink = [0; 1024];
-        while with_stdin && matches!(tokio::io::stdin().read(&mut sink).await, Ok(1..)) {}
-        if !with_stdin {
-            std::future::pending::<()>().await;
+        match stdin {
+            Stdin::EndsUs => while matches!(tokio::io::stdin().read(&mut sink).await, Ok(1..)) {},
+            Stdin::Ignored => std::future::pending().await,
         }
     };
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         _ = terminate.recv() => {}
-        () = closed => {
-            // The reader of standard input is a thread that may never return.
-            std::process::exit(0);
-        }
+        () = closed => {}
     }
+    // Returning would wait for the thread that reads standard input.
     std::process::exit(0);
 }
