@@ -178,3 +178,18 @@ async fn tokens_can_be_turned_back_into_their_text() {
     let back = ask(&server, "/detokenize", &json!({ "tokens": answer["tokens"] })).await;
     assert_eq!(back.json()["prompt"], text);
 }
+
+#[tokio::test]
+async fn responses_stream_numbers_its_events_and_ends_with_the_whole_answer() {
+    let server = fast().await;
+    let body = json!({ "model": "tiny", "input": "hi", "max_output_tokens": 4, "stream": true });
+    let events = ask(&server, "/v1/responses", &body).await.events();
+    let events: Vec<Value> = events.iter().map(|event| parsed(event)).collect();
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+    }
+    let deltas = events.iter().filter_map(|event| event["delta"].as_str());
+    let last = &events.last().unwrap()["response"];
+    assert_eq!(members(last), members(&parsed(fixture!("responses").1)));
+    assert_eq!(last["output"][0]["content"][0]["text"], deltas.collect::<String>());
+}

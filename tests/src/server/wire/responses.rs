@@ -53,8 +53,8 @@ pub(super) fn closing(job: &mut Job) -> Vec<String> {
     let done = json!({ "output_index": 0, "item": item });
     events.push(event(job, "response.output_item.done", done));
     let whole = whole(job);
-    let name = if is_complete(job) { "response.completed" } else { "response.incomplete" };
-    events.push(event(job, name, json!({ "response": whole })));
+    // Also when the limit cut the answer: engines know no `response.incomplete`.
+    events.push(event(job, "response.completed", json!({ "response": whole })));
     events
 }
 
