@@ -124,8 +124,10 @@ impl Gateway {
 /// The YAML of a gateway with one pool, `p`, that takes whatever its engines serve.
 #[must_use]
 pub fn pool_config(engines: &[&Simulated], extra: &str) -> String {
-    let endpoints: String =
-        engines.iter().map(|engine| format!("  - {}\n", engine.url())).collect();
+    let endpoints: String = engines
+        .iter()
+        .flat_map(|engine| ["  - ".to_owned(), engine.url(), "\n".to_owned()])
+        .collect();
     format!(
         "listen: [\"127.0.0.1:0\"]\nadmin: {{ listen: \"127.0.0.1:0\" }}\nauth: none\n\
          log: {{ access: off }}\ndebugHeaders: true\ndrain: {{ settle: 0s }}\ndefaultPool: p\n\

@@ -24,15 +24,20 @@ enum BlockChangeKind {
 impl Engine {
     /// Applies the first `done` steps of `step`.
     pub(super) fn complete(&mut self, step: &Step, done: u32) {
-        if step.steps > 1 {
-            self.complete_blocks(step, done);
-        }
         let tokens: u32 = step.planned.iter().map(|planned| planned.tokens).sum();
         self.stats.step_tokens.observe_times(f64::from(tokens), u64::from(done));
         let end = step.end_of(done);
         let mut finished = false;
-        for Planned { slot, tokens } in &step.planned {
-            finished |= self.complete_sequence(*slot, tokens * done, done, end);
+        if step.steps > 1 {
+            self.complete_blocks(step, done);
+            for Planned { slot, .. } in &step.planned {
+                self.sequences[*slot].computed += done;
+                finished |= self.sample(*slot, done, end);
+            }
+        } else {
+            for Planned { slot, tokens } in &step.planned {
+                finished |= self.complete_chunk(*slot, *tokens, end);
+            }
         }
         if finished {
             self.drop_finished(end);
@@ -81,22 +86,18 @@ impl Engine {
         }
     }
 
-    /// Moves one sequence forward; true when it has ended.
-    fn complete_sequence(&mut self, slot: Slot, computed: u32, steps: u32, end: u64) -> bool {
+    /// Adds computed tokens to one sequence; true when it has ended.
+    fn complete_chunk(&mut self, slot: Slot, tokens: u32, end: u64) -> bool {
         let size = self.settings.block_size;
         let sequence = &mut self.sequences[slot];
-        let full_before = sequence.computed / size;
-        sequence.computed += computed;
-        let full_after = sequence.computed / size;
-        // In a stretch a sequence gains a token per step; elsewhere the one step that
-        // completes the known tokens samples the next.
-        let sampled = if steps > 1 { steps } else { u32::from(sequence.uncomputed() == 0) };
-        if steps == 1 {
-            for block in full_before..full_after {
-                self.remember_block(slot, block);
-            }
+        let before = sequence.computed;
+        sequence.computed += tokens;
+        let (after, is_whole) = (sequence.computed, sequence.uncomputed() == 0);
+        for block in before / size..after / size {
+            self.remember_block(slot, block);
         }
-        sampled > 0 && self.sample(slot, sampled, end)
+        // Only a step that completes the known tokens samples the next.
+        is_whole && self.sample(slot, 1, end)
     }
 
     /// Generates `tokens` tokens for a sequence; true when it has ended.
