@@ -76,13 +76,10 @@ impl PoolConfig {
 
 /// vLLM and SGLang serve through uvicorn, which switches Nagle's algorithm off.
 fn delayed_acks(raw: &raw::Pool, engine: EngineKind) -> Switch {
-    raw.delayed_acks.map_or_else(
-        || match engine {
-            EngineKind::Known(Engine::Sglang | Engine::Vllm) => Switch::On,
-            _ => Switch::Off,
-        },
-        |given| given,
-    )
+    raw.delayed_acks.unwrap_or(match engine {
+        EngineKind::Known(Engine::Sglang | Engine::Vllm) => Switch::On,
+        _ => Switch::Off,
+    })
 }
 
 fn names(raw: &raw::Pool) -> PoolNames {
