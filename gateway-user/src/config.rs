@@ -1,7 +1,7 @@
 //! The configuration, valid by construction.
 //!
-//! A file or the flags become the schema in [`raw`], and that becomes [`Config`] in
-//! one pass ([`site`], [`pool`]). Nothing is checked again later: whoever holds a
+//! A file or the flags become the schema in `raw`, and that becomes [`Config`] in
+//! one pass (`site`, `pool`). Nothing is checked again later: whoever holds a
 //! `Config` holds addresses that parse, pools that routes agree on, durations that
 //! are not zero. An error names the thing, the fix and the line.
 
