@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use gateway_common::chunked::{ChunkTracker, Kind};
 
 use super::message::EVENT_BYTES;
 
@@ -60,23 +61,36 @@ impl Frame {
 /// Finds the events in a stream, however a proxy cut or framed it.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
+    /// A proxy may cut an event into several chunks.
+    tracker: ChunkTracker,
     pending: Vec<u8>,
     next: u64,
 }
 
 impl Events {
-    /// Takes in received bytes and calls `seen` with each event's time of sending;
-    /// an error of `seen` is passed on.
+    /// Takes in received bytes of a chunked body and calls `seen` with each event's
+    /// time of sending; an error of `seen` is passed on.
     ///
     /// # Errors
     ///
-    /// When an event is missing, repeated or out of order.
+    /// When an event is missing, repeated or out of order, or the framing is broken.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
         mut seen: impl FnMut(Duration) -> Result<()>,
     ) -> Result<()> {
-        self.pending.extend_from_slice(bytes);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let step = self.tracker.next(rest);
+            let (piece, after) = rest.split_at(step.consumed);
+            match step.kind {
+                Kind::Data => self.pending.extend_from_slice(piece),
+                Kind::End => bail!("the stream ended"),
+                Kind::Lost => bail!("damaged chunk: {}", String::from_utf8_lossy(rest)),
+                Kind::ChunkEnd | Kind::Framing | Kind::Trailer => {}
+            }
+            rest = after;
+        }
         let length = HEAD.len() + NUMBER_DIGITS + TIME_KEY.len() + TIME_DIGITS;
         let mut done = 0;
         while let Some(at) = memchr::memmem::find(&self.pending[done..], b"data: ") {
@@ -132,7 +146,7 @@ mod tests {
     #[test]
     fn events_are_found_however_the_stream_is_cut() {
         let mut frame = Frame::new();
-        let mut stream = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        let mut stream = Vec::new();
         for number in 0..5 {
             stream.extend_from_slice(frame.stamp(number, Duration::from_nanos(number * 1000)));
         }
