@@ -3,7 +3,8 @@
 //! The only one. It installs what a task needs where it can, and says what is
 //! missing where it cannot.
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 mod bench;
@@ -34,12 +35,20 @@ enum Command {
     Test(test::Test),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
         Command::Bench(bench) => bench::run(&bench),
         Command::Check(check) => check::run(&check),
         Command::Demo(demo) => demo::run(&demo),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Test(test) => test::run(&test),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where in this program it was noticed helps nobody who runs a task.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
