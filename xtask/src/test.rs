@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::machine;
 
 mod clients;
+mod engines;
 mod rust;
 mod tally;
 
@@ -33,6 +34,8 @@ enum Tier {
     All,
     /// Real client libraries against the daemon and simulated model servers.
     Clients,
+    /// A real engine (vLLM on the CPU); installs several GB. Not part of `all`.
+    Engines,
     /// The daemon and simulated model servers in the test's own process.
     InProcess,
     /// Nothing: one crate's own tests and the examples in its documentation.
@@ -53,6 +56,7 @@ pub(crate) fn run(options: &Test) -> Result<()> {
             tally += clients(filter)?;
         }
         Tier::Clients => tally += clients(filter)?,
+        Tier::Engines => tally += engines::Engines::install()?.run(filter)?,
         Tier::InProcess => tally += rust::run(rust::Scope::Scenarios, filter)?,
         Tier::Unit => tally += rust::run(rust::Scope::Units, filter)?,
     }
