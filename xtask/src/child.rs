@@ -96,6 +96,19 @@ impl Child {
         }
     }
 
+    /// Asks the process to end, for one that has processes of its own to take along,
+    /// and waits for that no longer than `patience`.
+    pub(crate) fn ask_to_end(&mut self, patience: Duration) {
+        let Ok(pid) = libc::pid_t::try_from(self.inner.id()) else { return };
+        // SAFETY: no memory is involved. The child was not waited for, so that the
+        // number is still its own.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+        let started = Instant::now();
+        while matches!(self.inner.try_wait(), Ok(None)) && started.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The last lines the process wrote.
     pub(crate) fn log_tail(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -184,6 +197,20 @@ mod tests {
         command.args(["-c", "echo one; echo two; exit 3"]);
         let status = follow(&mut command, |line| lines.push(line.to_owned())).unwrap();
         assert_eq!((lines, status.code()), (vec!["one".to_owned(), "two".to_owned()], Some(3)));
+    }
+
+    #[test]
+    fn a_child_can_clean_up_when_it_is_asked_to_end() {
+        let log = log("asked");
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do :; done"]);
+        let mut child = Child::spawn("sh", &mut command, &log).unwrap();
+        while !child.log_tail().contains("ready") {
+            std::thread::yield_now();
+        }
+        child.ask_to_end(Duration::from_secs(20));
+        assert!(child.log_tail().contains("cleaned"), "{}", child.log_tail());
+        std::fs::remove_file(log).unwrap();
     }
 
     #[test]

