@@ -135,7 +135,8 @@ pub struct HealthConfig {
 /// need no case for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// To connect to an engine.
+    /// To connect to an engine. A first packet that a busy engine dropped is sent again
+    /// after 1 s and 3 s.
     pub connect: Duration,
     /// From the end of the request to the first byte of an answer.
     pub first_byte: Duration,
@@ -153,7 +154,7 @@ impl Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(1),
+            connect: Duration::from_secs(4),
             first_byte: Duration::from_mins(10),
             idle: Duration::from_mins(2),
             request: Duration::from_mins(30),
