@@ -284,17 +284,14 @@ impl Shared {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives a reservation back.
-    fn finish(&self, lease: Lease, end: End, class: &Class) {
+    /// Gives a reservation back. `worth` is what the flow is charged for, in tokens.
+    fn finish(&self, lease: Lease, end: End, class: &Class, worth: u64) {
         self.last_end.store(self.clock.now().as_nanos(), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         let now = self.clock.now();
         let mut state = self.lock();
         state.pool.finish(lease, end, now);
-        if let End::Completed { output_tokens } = end {
-            let answer = u64::from(output_tokens);
-            state.flow.served(class, class.prompt_tokens + answer);
-        }
+        state.flow.served(class, worth);
         let State { pool, flow, random } = &mut *state;
         flow.dispatch(pool, random, now);
     }

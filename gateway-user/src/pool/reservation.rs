@@ -20,6 +20,8 @@ pub(crate) struct Reservation {
     class: Class,
     /// Whether anything has been sent: until then, giving up costs the endpoint nothing.
     sent: bool,
+    /// Tokens of an answer that did not reach its end.
+    delivered: u32,
     /// Time to first token that the pick expected.
     pub(crate) predicted_ttft: Option<Duration>,
 }
@@ -34,6 +36,7 @@ impl Reservation {
             lease: Some(pick.lease),
             class,
             sent: false,
+            delivered: 0,
         }
     }
 
@@ -57,6 +60,12 @@ impl Reservation {
         if let Some(lease) = &self.lease {
             self.shared.with(|pool, now| pool.first_token(lease, now));
         }
+    }
+
+    /// The answer will not reach its end, and this much of it was sent. How it ended
+    /// is told next, or by the drop.
+    pub(crate) fn cut(&mut self, output_tokens: u32) {
+        self.delivered = output_tokens;
     }
 
     /// The answer is whole.
@@ -89,7 +98,18 @@ impl Reservation {
 
     fn end(&mut self, end: End) {
         if let Some(lease) = self.lease.take() {
-            self.shared.finish(lease, end, &self.class);
+            self.shared.finish(lease, end, &self.class, self.worth(end));
+        }
+    }
+
+    /// What the request's flow is charged for: what it got.
+    fn worth(&self, end: End) -> u64 {
+        let prompt = self.class.prompt_tokens;
+        match end {
+            End::Completed { output_tokens } => prompt + u64::from(output_tokens),
+            End::Cancelled => prompt + u64::from(self.delivered),
+            End::Failed(_) if self.delivered > 0 => prompt + u64::from(self.delivered),
+            End::Failed(_) | End::NotSent => 0,
         }
     }
 }

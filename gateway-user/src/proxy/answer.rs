@@ -244,9 +244,17 @@ impl Answer {
 
     fn fail(&mut self, error: AnswerError) -> Poll<Option<Result<Bytes, AnswerError>>> {
         self.connection = None;
+        self.reservation.cut(self.record.output_tokens());
         self.record.broken(&error);
         self.reservation.broken(&error);
         Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // Only an answer that was left before its end still holds its reservation.
+        self.reservation.cut(self.record.output_tokens());
     }
 }
 
