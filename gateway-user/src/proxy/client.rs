@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use gateway_core::http1::{HeadError, Limits, RequestHead};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 /// Room for one read of a head or a small body.
@@ -21,6 +21,9 @@ const PIPELINE_BYTES: usize = 64 * 1024;
 /// close with unread bytes is a reset).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 * 1024 * 1024;
+
+/// How often a client whose upload is held up is looked after.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The connection. One task owns it.
 #[derive(Debug)]
@@ -147,6 +150,19 @@ impl Client {
             self.poll_gone(cx).map(|()| None)
         })
         .await
+    }
+
+    /// Ends when the client has closed its side, even behind bytes that nobody has
+    /// read yet: while an upload is held up, reading on would only fill memory.
+    pub(crate) async fn closed_behind(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            // The state is current; only a change of it would not wake this task.
+            match self.stream.ready(Interest::READABLE).await {
+                Ok(ready) if !ready.is_read_closed() => {}
+                _ => return,
+            }
+        }
     }
 
     /// Closes gently after an answer that left part of the request unread.

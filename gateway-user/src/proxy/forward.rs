@@ -258,7 +258,8 @@ async fn stream_upload(
     };
     let limit = plan.pool.config.max_request_body_bytes;
     let mut passed = body.len() as u64;
-    let mut sent = connection.send_piece(&mut head, body, length.is_some()).await;
+    let sending = connection.send_piece(&mut head, body, length.is_some());
+    let mut sent = upload.unless_left(sending).await?;
     let mut piece = bytes::BytesMut::new();
     let mut more = plan.intake.more;
     while more == More::Yes && matches!(sent, Ok(Sent::Whole)) {
@@ -268,7 +269,9 @@ async fn stream_upload(
         if passed > limit {
             return Err(ProxyError::TooLarge { limit });
         }
-        sent = connection.send_piece(&mut Vec::new(), &piece, length.is_some()).await;
+        let mut no_head = Vec::new();
+        let sending = connection.send_piece(&mut no_head, &piece, length.is_some());
+        sent = upload.unless_left(sending).await?;
     }
     if length.is_none() && more == More::No && matches!(sent, Ok(Sent::Whole)) {
         sent = connection.send(b"0\r\n\r\n", b"").await;

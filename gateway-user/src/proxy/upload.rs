@@ -100,6 +100,24 @@ impl Upload<'_> {
             Self::Http2(_) => Ok(work.await),
         }
     }
+
+    /// Runs `work`, which passes on a piece of this upload and may be held up by its
+    /// receiver, unless the client goes away first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Upload::unless_gone`].
+    pub(crate) async fn unless_left<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ProxyError> {
+        let Self::Http1(upload) = self else { return Ok(work.await) };
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            () = upload.client.closed_behind() => Err(ProxyError::ClientGone),
+        }
+    }
 }
 
 impl<'a> Http1Upload<'a> {
