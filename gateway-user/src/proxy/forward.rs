@@ -336,7 +336,6 @@ fn begin(
     let verbatim = plan.caller.verbatim && rename.is_none() && framing == ResponseFraming::Chunked;
     let length = match framing {
         ResponseFraming::Length(length) if rename.is_none() => Some(length),
-        ResponseFraming::None => Some(0),
         _ => None,
     };
     let mut fields = Vec::with_capacity(512);

@@ -5,6 +5,7 @@
 //! line of the handler.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use gateway_core::http1::RequestHead;
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -21,6 +23,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 
 use super::answer::Answer;
 use super::error::{Dialect, ProxyError, stream_error_event};
@@ -34,6 +37,9 @@ use crate::drain::Phase;
 const STREAMS: u32 = 1024;
 /// How often a silent connection is asked whether it is still there.
 const PING: Duration = Duration::from_secs(60);
+/// How long the last bytes of a broken answer have to leave before the reset: it
+/// overtakes, and discards, whatever of its stream is still queued.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Serves until either side closes, or the daemon drains.
 pub(crate) async fn serve(
@@ -99,11 +105,18 @@ fn head_text(parts: &http::request::Parts) -> Vec<u8> {
     text.extend_from_slice(b" HTTP/1.1\r\n");
     let mut has_host = false;
     for (name, value) in &parts.headers {
-        has_host |= name == http::header::HOST;
+        has_host |= name == HOST;
         // Framing is HTTP/2's own business; the length comes back as the body's hint.
-        if name != http::header::CONTENT_LENGTH && name != http::header::TRANSFER_ENCODING {
+        // A cookie may come in crumbs.
+        if ![CONTENT_LENGTH, COOKIE, TRANSFER_ENCODING].contains(name) {
             line(&mut text, name.as_str(), value.as_bytes());
         }
+    }
+    let crumbs: Vec<&[u8]> =
+        parts.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if !crumbs.is_empty() {
+        // RFC 9113, 8.2.3: outside of HTTP/2 they are one.
+        line(&mut text, "cookie", &crumbs.join(&b"; "[..]));
     }
     if !has_host {
         let host = parts.uri.authority().map_or("localhost", |authority| authority.as_str());
@@ -139,7 +152,7 @@ fn into_response(reply: Reply) -> Response<Outgoing> {
         }
     }
     if let Some(length) = length {
-        headers.insert(http::header::CONTENT_LENGTH, length.into());
+        headers.insert(CONTENT_LENGTH, length.into());
     }
     response
 }
@@ -148,8 +161,9 @@ fn into_response(reply: Reply) -> Response<Outgoing> {
 #[derive(Debug)]
 enum Outgoing {
     Answer(Box<Answer>),
-    /// After an error event: the stream must not end as if it were whole.
-    Broken,
+    /// After the last bytes of an answer that broke off: the stream must not end as
+    /// if it were whole.
+    Broken(Pin<Box<Sleep>>),
     Full(Bytes),
 }
 
@@ -167,7 +181,10 @@ impl Body for Outgoing {
                 let all = std::mem::take(bytes);
                 Poll::Ready(Some(Ok(Frame::data(all))))
             }
-            Self::Broken => Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into()))),
+            Self::Broken(pause) => {
+                ready!(pause.as_mut().poll(cx));
+                Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())))
+            }
             Self::Answer(answer) => match ready!(answer.poll_next(cx)) {
                 None => Poll::Ready(None),
                 Some(Ok(piece)) => Poll::Ready(Some(Ok(Frame::data(piece)))),
@@ -175,7 +192,7 @@ impl Body for Outgoing {
                     let event = answer
                         .at_boundary()
                         .then(|| stream_error_event(answer.dialect(), &error.to_string()));
-                    *self = Self::Broken;
+                    *self = Self::Broken(Box::pin(tokio::time::sleep(LAST_WORDS)));
                     match event {
                         Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
                         None => self.poll_frame(cx),
@@ -192,7 +209,7 @@ impl Body for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Answer(_) | Self::Broken => SizeHint::default(),
+            Self::Answer(_) | Self::Broken(_) => SizeHint::default(),
         }
     }
 }
