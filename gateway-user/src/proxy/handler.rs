@@ -141,7 +141,13 @@ impl Request<'_> {
                 return Err(ProxyError::Forbidden(model.to_string()));
             }
         }
-        let route = self.resolve(asked.as_deref()).await?;
+        let route = match self.resolve(asked.as_deref()).await {
+            // Where a body should have been, its absence is the better complaint.
+            Err(ProxyError::ModelMissing) if whole == 0 && self.head.method() == "POST" => {
+                return Err(ProxyError::BadBody("it is empty".to_owned()));
+            }
+            route => route?,
+        };
         let pool = Arc::clone(&self.site.pools[route.pool]);
         if whole > pool.config.max_request_body_bytes {
             return Err(ProxyError::TooLarge { limit: pool.config.max_request_body_bytes });

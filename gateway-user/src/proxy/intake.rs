@@ -52,9 +52,8 @@ pub(crate) async fn read(
     upload: &mut Upload<'_>,
     bounds: &Bounds,
 ) -> Result<Intake, ProxyError> {
-    let present = has_body(head, upload);
     let mut shared = None;
-    if !present {
+    if !has_body(head, upload) || upload.remaining() == Some(0) {
         return Ok(Intake::new(RequestFacts::default(), BytesMut::new(), More::No, shared));
     }
     let expected = upload.remaining();
@@ -70,6 +69,9 @@ pub(crate) async fn read(
         scanner.push(&body[before..]).map_err(bad_body)?;
         if body.len() as u64 > bounds.largest {
             return Err(ProxyError::TooLarge { limit: bounds.largest });
+        }
+        if more == More::No && body.is_empty() {
+            return Ok(Intake::new(RequestFacts::default(), body, more, shared));
         }
         if more == More::No {
             return Ok(Intake::new(scanner.finish().map_err(bad_body)?, body, more, shared));
