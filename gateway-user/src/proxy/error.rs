@@ -93,7 +93,7 @@ pub enum ProxyError {
     #[error("the model server sent a malformed answer")]
     UpstreamMalformed,
     /// The endpoint did not answer in time.
-    #[error("the model server did not answer within {} s", .0.as_secs())]
+    #[error("the model server did not answer within {0:?}")]
     UpstreamTimeout(Duration),
     /// The gateway is shutting down.
     #[error("the gateway is shutting down")]

@@ -317,13 +317,13 @@ fn begin(
     let method = plan.head.method();
     let framing = head.framing(method);
     let content_type = head.fields().text_of("content-type");
-    let rename = plan.rename.as_ref().filter(|_| framing != ResponseFraming::None).and_then(
-        |(alias, target)| {
-            let shape = shape(content_type)?;
-            Some(Rename::new(shape, target, alias))
-        },
-    );
     let encoded = head.fields().first("content-encoding").is_some();
+    // An engine that compresses although it was not asked to is passed on as it is.
+    let has_text = framing != ResponseFraming::None && !encoded;
+    let rename = plan.rename.as_ref().filter(|_| has_text).and_then(|(alias, target)| {
+        let shape = shape(content_type)?;
+        Some(Rename::new(shape, target, alias))
+    });
     let watch = if encoded { Watch::opaque() } else { Watch::for_content_type(content_type) };
     let streamed = match shape(content_type) {
         Some(Shape::Events) => Streamed::Yes,

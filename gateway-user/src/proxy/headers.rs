@@ -62,19 +62,20 @@ pub(crate) fn request(out: &mut Vec<u8>, outgoing: &Outgoing<'_>) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
     push_field(out, "host", outgoing.endpoint.authority.as_bytes());
     let nominated = head.fields().first("connection").is_some();
-    let mut forwarded_for = None;
+    let mut forwarded_for = Vec::new();
     for (name, value) in head.fields().iter() {
         if passes(head.fields(), name, nominated) && !replaced(name, outgoing) {
             if name.eq_ignore_ascii_case("x-forwarded-for") {
-                forwarded_for = Some(value);
+                // Several lines are one list (RFC 9110, 5.3).
+                forwarded_for.extend_from_slice(value);
+                forwarded_for.extend_from_slice(b", ");
             } else {
                 push_field(out, name, value);
             }
         }
     }
-    let mut chain = forwarded_for.map(|known| [known, b", "].concat()).unwrap_or_default();
-    chain.extend_from_slice(outgoing.peer.ip().to_canonical().to_string().as_bytes());
-    push_field(out, "x-forwarded-for", &chain);
+    forwarded_for.extend_from_slice(outgoing.peer.ip().to_canonical().to_string().as_bytes());
+    push_field(out, "x-forwarded-for", &forwarded_for);
     push_field(out, "x-request-id", outgoing.request_id.as_bytes());
     if let Credentials::Replace(key) = outgoing.credentials {
         push_field(out, "authorization", format!("Bearer {key}").as_bytes());

@@ -153,6 +153,10 @@ impl Connection {
             match parsed.map_err(|error| AttemptError::Malformed(Some(error)))? {
                 Some((head, length)) => {
                     self.buffer.advance(length);
+                    // We never ask for another protocol.
+                    if head.status() == 101 {
+                        return Err(AttemptError::Malformed(None));
+                    }
                     if !head.is_interim() {
                         return Ok(head);
                     }
