@@ -178,7 +178,12 @@ impl RawClient {
         }
     }
 
-    async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    /// Reads exactly this many bytes, whatever they are.
+    ///
+    /// # Errors
+    ///
+    /// When the connection fails or ends.
+    pub async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
         while self.buffer.len() < length {
             self.read().await?;
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 mod adapter;
@@ -69,7 +69,7 @@ impl Simulated {
     ///
     /// When the address cannot be bound.
     pub async fn start(options: Options) -> io::Result<Self> {
-        let listener = TcpListener::bind(options.bind).await?;
+        let listener = listen(options.bind)?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared::new(options));
         let task = tokio::spawn(serve(listener, addr, Arc::clone(&shared)));
@@ -197,11 +197,19 @@ async fn serve(listener: TcpListener, addr: SocketAddr, shared: Arc<Shared>) {
 async fn accept(listener: &mut Option<TcpListener>, addr: SocketAddr) -> io::Result<TcpStream> {
     let listener = match listener {
         Some(listener) => listener,
-        None => listener.insert(TcpListener::bind(addr).await?),
+        None => listener.insert(listen(addr)?),
     };
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Listens, with uvicorn's backlog.
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(2048)
 }
 
 fn unix_time() -> Duration {
