@@ -76,6 +76,7 @@ async fn answer(
 ) -> Result<Response<Outgoing>, Infallible> {
     let (parts, body) = request.into_parts();
     let text = head_text(&parts);
+    let is_head = parts.method == http::Method::HEAD;
     let reply = match RequestHead::parse(&text) {
         Ok(Some((head, _))) => {
             let mut upload = Upload::Http2(body);
@@ -92,7 +93,13 @@ async fn answer(
         }
     };
     // Without a reply nobody is there to read one.
-    Ok(reply.map_or_else(|| Response::new(Outgoing::Full(Bytes::new())), into_response))
+    let mut response =
+        reply.map_or_else(|| Response::new(Outgoing::Full(Bytes::new())), into_response);
+    if is_head {
+        // Its length is told, the body is not sent (RFC 9110, 9.3.2).
+        *response.body_mut() = Outgoing::Full(Bytes::new());
+    }
+    Ok(response)
 }
 
 /// Writes an HTTP/2 head as the HTTP/1.1 head that says the same.
