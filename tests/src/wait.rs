@@ -27,6 +27,33 @@ pub fn eventually(mut condition: impl FnMut() -> bool) -> impl Future<Output = (
     }
 }
 
+/// Waits until a condition holds that takes asking, such as a request.
+///
+/// # Errors
+///
+/// What the condition fails with.
+///
+/// # Panics
+///
+/// When it does not hold within [`PATIENCE`].
+#[track_caller]
+pub fn until<E>(
+    mut condition: impl AsyncFnMut() -> Result<bool, E>,
+) -> impl Future<Output = Result<(), E>> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let waited = async {
+            while !condition().await? {
+                tokio::time::sleep(PAUSE).await;
+            }
+            Ok(())
+        };
+        let outcome = tokio::time::timeout(PATIENCE, waited).await;
+        outcome
+            .unwrap_or_else(|_| panic!("still not true after {PATIENCE:?}: condition at {caller}"))
+    }
+}
+
 /// Waits for a future that must not take long.
 ///
 /// # Panics

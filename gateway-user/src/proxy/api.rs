@@ -81,10 +81,13 @@ pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
             None => Route::Unknown,
         };
     };
-    if let Some(id) = rest.strip_prefix("models/") {
-        return Route::Model(id.strip_suffix('/').unwrap_or(id));
-    }
     let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest == "models" || rest.starts_with("models/") {
+        return match (rest.strip_prefix("models/"), method) {
+            (Some(id), "GET" | "HEAD") => Route::Model(id),
+            _ => Route::Unknown,
+        };
+    }
     if rest.is_empty() || ADMINISTRATIVE.contains(&rest) || rest.contains("..") {
         return Route::Unknown;
     }
@@ -145,6 +148,14 @@ mod tests {
         assert_eq!(route("GET", "/v1/models/"), Route::Models);
         assert_eq!(route("GET", "/v1/models/org%2Fname"), Route::Model("org%2Fname"));
         assert_eq!(route("GET", "/v1/models/org/name"), Route::Model("org/name"));
+    }
+
+    #[test]
+    fn models_are_only_read() {
+        for method in ["POST", "DELETE", "PUT"] {
+            assert_eq!(route(method, "/v1/models"), Route::Unknown);
+            assert_eq!(route(method, "/v1/models/x"), Route::Unknown);
+        }
     }
 
     #[test]
