@@ -44,6 +44,11 @@ impl Range {
         })
     }
 
+    /// Whether all values are equal.
+    pub(crate) fn is_flat(self) -> bool {
+        self.max <= self.min
+    }
+
     /// 1 for the least, 0 for the greatest, linear between; 1 when all are equal.
     pub(crate) fn lower_is_better(self, value: f64) -> f64 {
         if self.max > self.min { (self.max - value) / (self.max - self.min) } else { 1.0 }

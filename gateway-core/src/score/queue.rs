@@ -10,6 +10,9 @@ pub(crate) const NAME: &str = "queue-scorer";
 pub(crate) fn score(waiting: Option<f64>, range: Option<Range>) -> f64 {
     match (waiting, range) {
         (Some(waiting), Some(range)) => range.lower_is_better(waiting),
+        // Those that tell are all alike, so nothing sets the silent one apart: neutral
+        // would lose to them every time, and it would never be picked.
+        (None, Some(range)) if range.is_flat() => 1.0,
         _ => NEUTRAL,
     }
 }
@@ -32,6 +35,12 @@ mod tests {
     #[test]
     fn equal_queues_are_all_ideal() {
         assert_eq!(scores(&[Some(6.0), Some(6.0)]), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_missing_queue_among_equal_ones_is_as_good_as_they_are() {
+        assert_eq!(scores(&[Some(3.0), None, Some(3.0)]), [1.0, 1.0, 1.0]);
+        assert_eq!(scores(&[Some(0.0), None]), [1.0, 1.0]);
     }
 
     #[test]

@@ -23,7 +23,11 @@ async fn a_session_stays_at_its_endpoint() -> Result<()> {
             assert_eq!(used.len(), 1, "{policy}: session {session} was at {used:?}");
             homes.extend(used);
         }
-        assert!(homes.len() > 1, "{policy}: sessions are spread");
+        // One after the other on an idle fleet, `predicted` may well send all of them to
+        // the endpoint that has answered fastest; `weighted` sees no difference.
+        if policy.starts_with("weighted") {
+            assert!(homes.len() > 1, "{policy}: sessions are spread");
+        }
         gateway.idle().await;
     }
     Ok(())
