@@ -193,14 +193,14 @@ fn start_workers(
             let drain = trigger.watch();
             std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || run_worker(listeners, worker, drain))
+                .spawn(move || run_worker(listeners, &worker, drain))
                 .context("cannot start a worker thread")
         })
         .collect()
 }
 
 /// A worker's thread: one event loop, until its last connection has ended.
-fn run_worker(listeners: Vec<std::net::TcpListener>, worker: Arc<Worker>, drain: drain::Watcher) {
+fn run_worker(listeners: Vec<std::net::TcpListener>, worker: &Arc<Worker>, drain: drain::Watcher) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -216,7 +216,7 @@ fn run_worker(listeners: Vec<std::net::TcpListener>, worker: Arc<Worker>, drain:
                 Ok(listener) => {
                     accepting.spawn(worker::accept(
                         listener,
-                        Arc::clone(&worker),
+                        Arc::clone(worker),
                         drain.clone(),
                         open.clone(),
                     ));
@@ -224,7 +224,7 @@ fn run_worker(listeners: Vec<std::net::TcpListener>, worker: Arc<Worker>, drain:
                 Err(error) => tracing::error!(%error, "cannot listen"),
             }
         }
-        accepting.spawn(worker::sweep(Arc::clone(&worker), drain.clone()));
+        accepting.spawn(worker::sweep(Arc::clone(worker), drain.clone()));
         drop(open);
         while accepting.join_next().await.is_some() {}
         // Out of time, the event loop ends, and what still runs on it ends with it.

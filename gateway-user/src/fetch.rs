@@ -86,12 +86,13 @@ impl Fetcher {
         limit: Duration,
         buffer: BytesMut,
     ) -> Result<Page, FetchError> {
-        match tokio::time::timeout(limit, self.fetch_unbounded(endpoint, limit, buffer)).await {
-            Ok(page) => page,
-            Err(_) => {
-                self.connection = None;
-                Err(FetchError::Timeout(limit))
-            }
+        if let Ok(page) =
+            tokio::time::timeout(limit, self.fetch_unbounded(endpoint, limit, buffer)).await
+        {
+            page
+        } else {
+            self.connection = None;
+            Err(FetchError::Timeout(limit))
         }
     }
 

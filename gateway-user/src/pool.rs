@@ -41,7 +41,7 @@ const MODELS: usize = 1000;
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 
 /// A pool under one configuration. A reload makes a new one around the same
-/// [`Shared`].
+/// shared state.
 #[derive(Debug)]
 pub struct Pool {
     /// Its part of the configuration.
@@ -63,8 +63,11 @@ pub(crate) struct Shared {
     in_flight: AtomicUsize,
     /// When the last request ended, in nanoseconds since the origin.
     last_end: AtomicU64,
-    models: Mutex<HashMap<(Arc<str>, Arc<str>, i32), Arc<ModelMetrics>>>,
+    models: Mutex<HashMap<ModelKey, Arc<ModelMetrics>>>,
 }
+
+/// The client's name for a model, the engine's, and the priority.
+type ModelKey = (Arc<str>, Arc<str>, i32);
 
 /// What the lock protects.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Reads the configuration file again when it changes, or at SIGHUP.
 //!
-//! The content is compared, not the time stamp: a mounted ConfigMap changes by
+//! The content is compared, not the time stamp: a mounted `ConfigMap` changes by
 //! swapping a link, and some editors write a new file. A file that does not parse
 //! is refused with its line, once per version, and what runs goes on running.
 

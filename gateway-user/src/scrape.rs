@@ -64,7 +64,7 @@ async fn metrics(gateway: Arc<Gateway>, pool: Arc<Pool>, endpoint: Arc<Endpoint>
     let (ok, failed) = (counter("ok"), counter("error"));
     let model = pool.config.names.model.as_deref();
     let mut fetcher = Fetcher::new(&endpoint, &settings.path, pool.engine_key());
-    let mut pace = Pace::default();
+    let mut rhythm = Pace::default();
     let mut was_refused = false;
     let origin = gateway.clock.origin();
     loop {
@@ -77,22 +77,23 @@ async fn metrics(gateway: Arc<Gateway>, pool: Arc<Pool>, endpoint: Arc<Endpoint>
                 }
                 pool.shared.with(|core, now| core.observe(endpoint.id, &signals, now));
                 ok.inc();
-                pace.succeeded();
+                rhythm.succeeded();
             }
             Err(error) => {
                 was_refused |= error.is_refused();
-                if pace.failures == 0 {
+                if rhythm.failures == 0 {
                     tracing::warn!(endpoint = %endpoint.authority, error = %chain(&error), "scrape failed");
                 }
                 failed.inc();
-                pace.failed();
+                rhythm.failed();
             }
         }
-        let (interval, quiet) = match pool.shared.is_active() {
-            true => (settings.interval, false),
-            false => (settings.idle_interval, true),
+        let (interval, quiet) = if pool.shared.is_active() {
+            (settings.interval, false)
+        } else {
+            (settings.idle_interval, true)
         };
-        let due = on_the_grid(origin, pace.pause(interval));
+        let due = on_the_grid(origin, rhythm.pause(interval));
         tokio::select! {
             () = tokio::time::sleep_until(due) => {}
             () = pool.shared.woken.notified(), if quiet => {}
@@ -113,7 +114,7 @@ async fn scrape(
 async fn health(pool: Arc<Pool>, endpoint: Arc<Endpoint>) {
     let Some(settings) = &pool.config.health else { return };
     let mut fetcher = Fetcher::new(&endpoint, &settings.path, pool.engine_key());
-    let mut pace = Pace::default();
+    let mut rhythm = Pace::default();
     let (mut failures, mut successes) = (0_u32, 0_u32);
     loop {
         let probed = fetcher.fetch(&endpoint, settings.timeout, BytesMut::new()).await;
@@ -130,7 +131,7 @@ async fn health(pool: Arc<Pool>, endpoint: Arc<Endpoint>) {
         if let Some(probe) = probe {
             pool.shared.with(|core, now| core.set_probe(endpoint.id, probe, now));
         }
-        tokio::time::sleep(pace.pause(settings.interval)).await;
+        tokio::time::sleep(rhythm.pause(settings.interval)).await;
     }
 }
 
@@ -138,23 +139,23 @@ async fn health(pool: Arc<Pool>, endpoint: Arc<Endpoint>) {
 async fn gpu(pool: Arc<Pool>, exporter: Endpoint, path: String) {
     let settings = pool.config.gpu;
     let mut fetcher = Fetcher::new(&exporter, &path, None);
-    let mut pace = Pace::default();
+    let mut rhythm = Pace::default();
     loop {
         match scrape(&mut fetcher, &exporter, settings.interval.max(GPU_TIMEOUT)).await {
             Ok(page) => {
                 let gpu = dcgm::read(&page.body, &dcgm::Filter::default());
                 pool.shared.with(|core, now| core.observe_gpu(exporter.id, &gpu, now));
                 give_back(page.body);
-                pace.succeeded();
+                rhythm.succeeded();
             }
             Err(error) => {
-                if pace.failures == 0 {
+                if rhythm.failures == 0 {
                     tracing::warn!(exporter = %exporter.authority, error = %chain(&error), "GPU scrape failed");
                 }
-                pace.failed();
+                rhythm.failed();
             }
         }
-        tokio::time::sleep(pace.pause(settings.interval)).await;
+        tokio::time::sleep(rhythm.pause(settings.interval)).await;
     }
 }
 

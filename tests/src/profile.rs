@@ -3,7 +3,7 @@
 //! Figures are midpoints of the latency profiles that the llm-d inference
 //! simulator publishes (docs/latency-profiles.md there: time to first token at 256
 //! prompt tokens, inter-token latency at batch size one, prefill overhead and time
-//! per token, KV bytes per token, slow-down under load). [`catalogue`] has one entry
+//! per token, KV bytes per token, slow-down under load). `catalogue` has one entry
 //! per row and says how the entries without a row are scaled.
 //!
 //! A step costs the sum of its prefill part and its decode part. Real kernels

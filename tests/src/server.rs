@@ -68,6 +68,7 @@ impl Simulated {
     /// # Errors
     ///
     /// When the address cannot be bound.
+    #[expect(clippy::unused_async, reason = "it needs a runtime, which awaiting it says")]
     pub async fn start(options: Options) -> io::Result<Self> {
         let listener = listen(options.bind)?;
         let addr = listener.local_addr()?;

@@ -138,10 +138,10 @@ impl Flow {
             }
         }
         // Every endpoint is at its own bound, whatever the pool's mean load says.
-        if self.queueing == Queueing::On {
-            if let Offer::Queued(id) = self.admission.offer(now, ticket(class), Capacity::Full) {
-                return Ok(self.wait(id, demand));
-            }
+        if self.queueing == Queueing::On
+            && let Offer::Queued(id) = self.admission.offer(now, ticket(class), Capacity::Full)
+        {
+            return Ok(self.wait(id, demand));
         }
         let ahead = self.admission.ahead_of(class.priority);
         Err(exhausted(ahead, pool, random, now, "pool-full"))

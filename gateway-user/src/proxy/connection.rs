@@ -21,15 +21,15 @@ use super::error::{Dialect, ProxyError, stream_error_event};
 use super::handler::{self, Caller};
 use super::reply::{Reply, ReplyBody, push_field, reason_phrase};
 use super::upload::{Http1Upload, Upload};
-use super::worker::Worker;
+use super::worker::{Worker, new_request_id};
 use crate::drain::Phase;
 
 /// How long a connection may be idle between requests.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE: Duration = Duration::from_mins(10);
 /// How long a head may take once its first byte is here.
 const HEAD: Duration = Duration::from_secs(30);
 /// How long a client may read nothing while an answer waits for it.
-const UNREAD: Duration = Duration::from_secs(300);
+const UNREAD: Duration = Duration::from_mins(5);
 
 /// Serves until either side closes, or the daemon drains.
 pub(crate) async fn serve(
@@ -249,7 +249,7 @@ async fn end_broken(
 async fn refuse(client: &mut Client, error: HeadError, worker: &Worker) -> io::Result<Next> {
     let error = ProxyError::BadHead { status: error.status(), message: error.to_string() };
     worker.gateway.metrics.local_replies.with_label_values(&[error.reason()]).inc();
-    let reply = Reply::error(&error, Dialect::OpenAi, &worker.request_id());
+    let reply = Reply::error(&error, Dialect::OpenAi, &new_request_id());
     let ReplyBody::Full(body) = &reply.body else { return Ok(Next::Close) };
     let mut out = Vec::with_capacity(512);
     let status = error.status();

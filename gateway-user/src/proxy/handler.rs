@@ -20,7 +20,7 @@ use super::intake::{self, Bounds, Intake};
 use super::record::Record;
 use super::reply::Reply;
 use super::upload::Upload;
-use super::worker::{Worker, with_random};
+use super::worker::{Worker, new_request_id, with_random};
 use crate::auth::Identity;
 use crate::gateway::Site;
 use crate::models;
@@ -43,7 +43,7 @@ pub(crate) async fn handle(
     caller: Caller,
 ) -> Option<Reply> {
     let site = worker.gateway.site.load_full();
-    let request_id = request_id(worker, &site, head.fields());
+    let request_id = request_id(&site, head.fields());
     let route = api::route(head.method(), head.path());
     let (name, dialect) = match route {
         Route::Inference(api) => (api.name, api.dialect),
@@ -136,10 +136,10 @@ impl Request<'_> {
         record.request_bytes = whole;
         let header = self.head.fields().text_of("x-gateway-model-name");
         let asked: Option<Arc<str>> = intake.facts.model.as_deref().or(header).map(Arc::from);
-        if let (Some(identity), Some(model)) = (&identity, &asked) {
-            if !identity.may_use(model) {
-                return Err(ProxyError::Forbidden(model.to_string()));
-            }
+        if let (Some(identity), Some(model)) = (&identity, &asked)
+            && !identity.may_use(model)
+        {
+            return Err(ProxyError::Forbidden(model.to_string()));
         }
         let route = match self.resolve(asked.as_deref()).await {
             // Where a body should have been, its absence is the better complaint.
@@ -249,13 +249,13 @@ fn session(pool: &Pool, fields: &Fields, facts: &RequestFacts) -> Option<u64> {
 }
 
 /// The client's id for this request, or a new one.
-fn request_id(worker: &Worker, site: &Site, fields: &Fields) -> Box<str> {
+fn request_id(site: &Site, fields: &Fields) -> Box<str> {
     site.config
         .request_id_headers
         .iter()
         .find_map(|name| fields.text_of(name))
         .filter(|id| !id.is_empty() && id.len() <= 256)
-        .map_or_else(|| worker.request_id(), Box::from)
+        .map_or_else(new_request_id, Box::from)
 }
 
 /// Bounded names for logs and metrics.

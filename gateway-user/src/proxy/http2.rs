@@ -30,13 +30,13 @@ use super::error::{Dialect, ProxyError, stream_error_event};
 use super::handler::{self, Caller};
 use super::reply::{Reply, ReplyBody};
 use super::upload::Upload;
-use super::worker::Worker;
+use super::worker::{Worker, new_request_id};
 use crate::drain::Phase;
 
 /// Streams one client may have open on a connection.
 const STREAMS: u32 = 1024;
 /// How often a silent connection is asked whether it is still there.
-const PING: Duration = Duration::from_secs(60);
+const PING: Duration = Duration::from_mins(1);
 /// How long the last bytes of a broken answer have to leave before the reset: it
 /// overtakes, and discards, whatever of its stream is still queued.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ async fn answer(
                 Ok(_) => (400, "malformed head".to_owned()),
             };
             let error = ProxyError::BadHead { status, message };
-            Some(Reply::error(&error, Dialect::OpenAi, &worker.request_id()))
+            Some(Reply::error(&error, Dialect::OpenAi, &new_request_id()))
         }
     };
     // Without a reply nobody is there to read one.

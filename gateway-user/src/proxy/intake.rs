@@ -20,7 +20,7 @@ use super::upload::{More, Upload};
 /// Bodies up to here are kept whole, and can be retried.
 pub(crate) const KEEP_BYTES: usize = 1024 * 1024;
 /// How long a client may send nothing in the middle of its body.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// A request's body, or its beginning.
 #[derive(Debug)]
@@ -159,10 +159,10 @@ pub(crate) fn has_body(head: &RequestHead, upload: &Upload<'_>) -> bool {
 
 fn scanner(head: &RequestHead) -> Result<Scanner, ProxyError> {
     let fields = head.fields();
-    if let Some(encoding) = fields.text_of("content-encoding") {
-        if !encoding.eq_ignore_ascii_case("identity") {
-            return Err(ProxyError::UnsupportedEncoding(encoding.to_owned()));
-        }
+    if let Some(encoding) = fields.text_of("content-encoding")
+        && !encoding.eq_ignore_ascii_case("identity")
+    {
+        return Err(ProxyError::UnsupportedEncoding(encoding.to_owned()));
     }
     Scanner::for_content_type(fields.text_of("content-type"), ScanSettings::default())
         .map_err(bad_body)

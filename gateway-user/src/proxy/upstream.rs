@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -146,10 +146,8 @@ impl Connection {
     async fn read_final_head(&mut self) -> Result<ResponseHead, AttemptError> {
         let mut interim = 0;
         loop {
-            let parsed = match self.buffer.is_empty() {
-                true => Ok(None),
-                false => ResponseHead::parse(&self.buffer),
-            };
+            let parsed =
+                if self.buffer.is_empty() { Ok(None) } else { ResponseHead::parse(&self.buffer) };
             match parsed.map_err(|error| AttemptError::Malformed(Some(error)))? {
                 Some((head, length)) => {
                     self.buffer.advance(length);
@@ -193,13 +191,16 @@ pub(crate) enum Sent {
     Whole,
 }
 
+/// Connections and when each became idle, newest last.
+type ByAuthority = HashMap<Arc<str>, Vec<(Connection, Instant)>>;
+
 /// Connections of one worker that wait for their next request.
 ///
 /// Newest first: under light load the same few stay warm and the rest time out.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     /// By `host:port`.
-    connections: Mutex<HashMap<Arc<str>, Vec<(Connection, Instant)>>>,
+    connections: Mutex<ByAuthority>,
 }
 
 impl Idle {
@@ -239,7 +240,7 @@ impl Idle {
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Vec<(Connection, Instant)>>> {
+    fn lock(&self) -> MutexGuard<'_, ByAuthority> {
         // Every method leaves the map whole, so a panic elsewhere does not spoil it.
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }

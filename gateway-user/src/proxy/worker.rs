@@ -22,11 +22,11 @@ use crate::drain::{Phase, Watcher};
 use crate::gateway::Gateway;
 
 /// How long an idle connection to an endpoint is kept.
-const KEEP_IDLE: Duration = Duration::from_secs(60);
+const KEEP_IDLE: Duration = Duration::from_mins(1);
 /// How often idle connections are looked through.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long a new connection may take to show which protocol it speaks.
-const HELLO: Duration = Duration::from_secs(600);
+const HELLO: Duration = Duration::from_mins(10);
 /// Pause after `accept` fails for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -56,11 +56,11 @@ impl Worker {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         Self { gateway, idle: Arc::default() }
     }
+}
 
-    /// A fresh request id: 128 random bits in hexadecimal, as engines make them.
-    pub(crate) fn request_id(&self) -> Box<str> {
-        with_random(|random| format!("{:032x}", random.u128(..))).into()
-    }
+/// A fresh request id: 128 random bits in hexadecimal, as engines make them.
+pub(crate) fn new_request_id() -> Box<str> {
+    with_random(|random| format!("{:032x}", random.u128(..))).into()
 }
 
 /// Accepts connections until the daemon drains. Every connection holds `open`, so

@@ -54,7 +54,7 @@ async fn unique_prompts() -> Result<()> {
     Ok(())
 }
 
-/// proc_pid_statm(5): the second field, in pages.
+/// `proc_pid_statm(5)`: the second field, in pages.
 fn resident_bytes() -> Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = statm.split(' ').nth(1).unwrap_or_default().parse()?;

@@ -22,9 +22,7 @@ async fn the_extensions_names_are_on_the_page_with_buckets_up_to_an_hour() -> Re
     metric_becomes(&gateway, &format!("{seconds}_count{{{model}}}"), 1.0).await?;
     let page = gateway.ask("/metrics").await?.text();
     let series = [
-        format!(
-            "inference_objective_request_total{{model_name=\"tiny\",priority=\"0\",target_model_name=\"tiny\"}} 1"
-        ),
+        "inference_objective_request_total{model_name=\"tiny\",priority=\"0\",target_model_name=\"tiny\"} 1".to_string(),
         format!("{seconds}_bucket{{{model},le=\"3600\"}} 1"),
         format!("inference_objective_request_ttft_seconds_count{{{model}}} 1"),
         format!("inference_objective_normalized_time_per_output_token_seconds_count{{{model}}} 1"),
