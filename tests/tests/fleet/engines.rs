@@ -83,7 +83,7 @@ async fn data_parallel_ranks_are_added_up() -> Result<()> {
 }
 
 const TURNS: &str =
-    "  policy: round_robin\n  metrics: { idleInterval: 100ms, staleAfter: 400ms }\n";
+    "  policy: round_robin\n  metrics: { idleInterval: 100ms, staleAfter: 1500ms }\n";
 
 // H7
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn an_endpoint_without_fresh_signals_is_left_out_and_returns() -> Result<(
 #[tokio::test]
 async fn a_page_that_takes_too_long_is_as_good_as_none() -> Result<()> {
     let engines = engines(2).await?;
-    let intervals = "  metrics: { idleInterval: 100ms, timeout: 100ms, staleAfter: 400ms }\n";
+    let intervals = "  metrics: { idleInterval: 100ms, timeout: 700ms, staleAfter: 1500ms }\n";
     let gateway = over(&engines, intervals).await?;
     let mut failures = Failures::default();
     failures.metrics.delay_seconds = 30.0;
@@ -124,7 +124,7 @@ async fn a_pool_of_stale_endpoints_fails_as_it_is_told() -> Result<()> {
     let engines = engines(2).await?;
     for (mode, expected) in [("FailClosed", 503), ("FailOpen", 200)] {
         let extra = format!(
-            "  failureMode: {mode}\n  metrics: {{ idleInterval: 100ms, staleAfter: 400ms }}\n"
+            "  failureMode: {mode}\n  metrics: {{ idleInterval: 100ms, staleAfter: 1500ms }}\n"
         );
         let gateway = over(&engines, &extra).await?;
         let mut failures = Failures::default();
