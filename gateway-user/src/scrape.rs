@@ -15,10 +15,12 @@ use gateway_core::pool::Probe;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::config::Scheme;
 use crate::endpoint::Endpoint;
 use crate::fetch::{FetchError, Fetcher, Page};
 use crate::gateway::{Gateway, Site};
 use crate::pool::Pool;
+use crate::tls::{Roots, Tls};
 
 /// A GPU exporter is asked seldom and may take its time.
 const GPU_TIMEOUT: Duration = Duration::from_secs(1);
@@ -51,7 +53,11 @@ fn start(tasks: &mut JoinSet<()>, gateway: &Arc<Gateway>, pool: &Arc<Pool>) {
             tasks.spawn(health(Arc::clone(pool), Arc::clone(endpoint)));
         }
         if let Some(exporter) = &config.dcgm {
-            let at = Endpoint::new(endpoint.id, &exporter.host, exporter.port);
+            let plain = Endpoint::new(endpoint.id, &exporter.host, exporter.port);
+            let at = match exporter.scheme {
+                Scheme::Http => plain,
+                Scheme::Https => plain.over(Tls::new(&exporter.host, &Roots::system())),
+            };
             tasks.spawn(gpu(Arc::clone(pool), at, exporter.path.clone()));
         }
     }
