@@ -248,7 +248,7 @@ async fn narrow(gateway: &Gateway) -> TcpStream {
 #[tokio::test]
 async fn every_way_out_gives_the_reservation_back() {
     let engine = engine().await;
-    let extra = "  timeouts: { firstByte: 200ms, idle: 200ms }\n  retry: off\n  ejection: off\n";
+    let extra = "  timeouts: { firstByte: 200ms }\n  retry: off\n  ejection: off\n";
     let gateway = Gateway::over(&[&engine], extra).await.unwrap();
     let faults = [
         (None, 200),
@@ -266,6 +266,8 @@ async fn every_way_out_gives_the_reservation_back() {
             gateway.idle().await;
         }
     }
+    let extra = "  timeouts: { idle: 200ms }\n  retry: off\n  ejection: off\n";
+    let gateway = Gateway::over(&[&engine], extra).await.unwrap();
     for fault in [
         AnswerFault::CloseAfterChunks { chunks: 1, within_chunk: true },
         AnswerFault::HangAfterChunks { chunks: 1 },
@@ -290,7 +292,7 @@ async fn every_way_out_gives_the_reservation_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_cancelled_requests_leave_nothing_in_flight() {
     let engine = slow_engine().await;
-    let gateway = Gateway::over(&[&engine], "").await.unwrap();
+    let gateway = unwatched(&[engine.addr()], "", "");
     let addr = gateway.addr();
     super::together((0..1000_u32).map(|number| async move {
         let mut client = RawClient::connect(addr).await.unwrap();

@@ -158,7 +158,7 @@ async fn a_torrent_does_not_starve_others_on_its_thread() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_streams_run_at_once() {
     let slow = [super::slow_engine().await, super::slow_engine().await];
-    let gateway = Gateway::over(&[&slow[0], &slow[1]], "").await.unwrap();
+    let gateway = unwatched(&[slow[0].addr(), slow[1].addr()], "", "");
     let addr = gateway.addr();
     let clients = together((0..1000).map(|_| async move {
         let mut client = RawClient::connect(addr).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_thousand_streams_run_at_once() {
     gateway_tests::wait::eventually(|| aborted(&slow[0]) + aborted(&slow[1]) == 1000).await;
 
     let fast = [engine().await, engine().await];
-    let gateway = Gateway::over(&[&fast[0], &fast[1]], "").await.unwrap();
+    let gateway = unwatched(&[fast[0].addr(), fast[1].addr()], "", "");
     let addr = gateway.addr();
     let answers = together((0..1000).map(|_| ask_stream(addr))).await;
     for answer in &answers {
