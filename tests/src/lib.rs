@@ -7,6 +7,7 @@
 //!   vLLM, with failures to order;
 //! - [`client`]: a client that sees every byte, chunk and pause;
 //! - [`gateway`]: the gateway itself, in process;
+//! - [`lab`]: policies compared on virtual time;
 //! - [`wait`]: how tests wait for something.
 
 pub mod answer;
@@ -14,6 +15,7 @@ pub mod client;
 pub mod engine;
 pub mod gateway;
 pub mod histogram;
+pub mod lab;
 pub mod profile;
 pub mod server;
 pub mod tokenizer;

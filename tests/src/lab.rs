@@ -1,0 +1,11 @@
+//! The routing lab: which policy answers soonest, measured and repeatable.
+//!
+//! A [`scenario`] is a fleet of simulated engines and the requests that come to it.
+//! A [`policy`] stands where a gateway stands: it sees what a gateway can see and names an
+//! endpoint for each request. An [`outcome`] is what became of the requests. Everything
+//! runs on virtual time and is a function of a seed, so that a result can be had again.
+
+pub mod outcome;
+pub mod policy;
+pub mod request;
+pub mod scenario;
