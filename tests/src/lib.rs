@@ -8,6 +8,7 @@
 //! - [`client`]: a client that sees every byte, chunk and pause;
 //! - [`gateway`]: the gateway itself, in process;
 //! - [`lab`]: policies compared on virtual time;
+//! - [`net`]: namespaces for the data path's tests, client, gateway and pods in one each;
 //! - [`wait`]: how tests wait for something.
 
 pub mod answer;
@@ -21,3 +22,5 @@ pub mod server;
 pub mod tokenizer;
 pub mod virtual_clock;
 pub mod wait;
+
+pub use gateway_testnet as net;

@@ -50,6 +50,7 @@ enum Tier {
 pub(crate) fn run(options: &Test) -> Result<()> {
     let filter = options.filter.as_deref();
     let mut tally = Tally::default();
+    network_tools()?;
     match options.tier {
         Tier::All => {
             tally += rust::run(rust::Scope::Everything, filter)?;
@@ -68,6 +69,18 @@ pub(crate) fn run(options: &Test) -> Result<()> {
         bail!("no test ran; is `{}` the name of one?", filter.unwrap_or_default());
     }
     Ok(())
+}
+
+/// What tests in network namespaces need. Without it they skip themselves, but in CI.
+fn network_tools() -> Result<()> {
+    match machine::require("ip", &["iproute2"]) {
+        Err(error) if machine::is_ci() => Err(error),
+        Err(error) => {
+            eprintln!("tests in network namespaces will be skipped: {error:#}");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// The tier of client libraries. It needs interpreters: where they cannot be had, a
