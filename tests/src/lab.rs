@@ -9,3 +9,4 @@ pub mod outcome;
 pub mod policy;
 pub mod request;
 pub mod scenario;
+pub mod trace;
