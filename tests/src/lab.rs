@@ -8,5 +8,6 @@
 pub mod outcome;
 pub mod policy;
 pub mod request;
+pub mod runner;
 pub mod scenario;
 pub mod trace;

@@ -66,7 +66,7 @@ pub struct Sight<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The last reading of its page, unchanged.
-    pub signals: Option<Signals>,
+    pub signals: Option<Arc<Signals>>,
     /// When that reading arrived.
     pub read: Time,
     /// Whether the orchestrator lists it as ready (a dead one stays listed for a while).
@@ -104,6 +104,15 @@ pub trait Policy {
 
     /// The request ended at `endpoint`.
     fn finished(&mut self, _number: usize, _endpoint: usize, _ending: Ending, _now: Time) {}
+
+    /// The orchestrator lists the endpoint (again). At the start all are listed.
+    fn listed(&mut self, _endpoint: usize, _now: Time) {}
+
+    /// The orchestrator has taken the endpoint off its list.
+    fn unlisted(&mut self, _endpoint: usize, _now: Time) {}
+
+    /// The engine has started anew: its queue and its caches are empty.
+    fn restarted(&mut self, _endpoint: usize, _now: Time) {}
 
     /// A reading of an engine's page arrived.
     fn scraped(&mut self, _endpoint: usize, _signals: &Signals, _now: Time) {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::EngineRequest;
+use crate::engine::{AdapterId, EngineRequest};
 
 /// Tokens per block of [`EngineRequest::block_hashes`] everywhere in the lab.
 ///
@@ -32,6 +32,12 @@ pub struct LabRequest {
     /// Time to first token within which the answer counts for goodput; `None` takes the
     /// scenario's.
     pub target: Option<Duration>,
+}
+
+/// Name of an adapter, in requests and on engines' pages.
+#[must_use]
+pub fn adapter_name(id: AdapterId) -> String {
+    format!("adapter-{:02}", id.0)
 }
 
 impl LabRequest {

@@ -30,6 +30,16 @@ pub struct Scenario {
     pub warm_up: Duration,
 }
 
+impl Scenario {
+    /// Whether an endpoint is not there from the beginning: the first that happens to it
+    /// is that it comes up.
+    #[must_use]
+    pub fn joins_later(&self, endpoint: usize) -> bool {
+        let first = self.faults.iter().find(|fault| fault.endpoint == endpoint);
+        first.is_some_and(|fault| fault.kind == FaultKind::Up)
+    }
+}
+
 /// An engine of the fleet.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
