@@ -6,6 +6,7 @@
 //! runs on virtual time and is a function of a seed, so that a result can be had again.
 
 pub mod outcome;
+pub mod peer;
 pub mod policy;
 pub mod request;
 pub mod runner;
