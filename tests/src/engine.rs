@@ -19,6 +19,7 @@ use gateway_core::Time;
 mod adapter;
 mod blocks;
 mod complete;
+mod forecast;
 mod request;
 mod schedule;
 mod sequence;
@@ -28,6 +29,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub use forecast::Forecast;
 pub use request::{
     AdapterId, Ended, EngineRequest, Event, EventKind, FinishReason, RequestId, TooLarge,
 };

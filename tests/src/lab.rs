@@ -5,6 +5,7 @@
 //! endpoint for each request. An [`outcome`] is what became of the requests. Everything
 //! runs on virtual time and is a function of a seed, so that a result can be had again.
 
+pub mod clairvoyant;
 pub mod outcome;
 pub mod peer;
 pub mod policy;

@@ -15,14 +15,14 @@ pub(super) enum Residence {
     Resident,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Occupied {
     adapter: AdapterId,
     users: u32,
     last_used: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AdapterSlots {
     capacity: usize,
     slots: Vec<Occupied>,

@@ -81,6 +81,11 @@ impl BlockPool {
         self.blocks[index as usize].holders == 0
     }
 
+    /// Whether more than one sequence holds a block.
+    pub(super) fn is_shared(&self, index: BlockIndex) -> bool {
+        self.blocks[index as usize].holders > 1
+    }
+
     /// One more holder for a cached block.
     pub(super) fn hold(&mut self, index: BlockIndex) {
         if self.is_free(index) {
