@@ -9,6 +9,7 @@ pub mod clairvoyant;
 pub mod outcome;
 pub mod peer;
 pub mod policy;
+pub mod report;
 pub mod request;
 pub mod runner;
 pub mod scenario;

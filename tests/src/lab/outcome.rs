@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gateway_core::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What became of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,7 @@ pub struct Run {
 }
 
 /// Percentiles in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Percentiles {
     /// Median.
     pub p50: f64,
@@ -105,7 +105,7 @@ pub struct Percentiles {
 pub const NEVER_MS: f64 = 3_600_000.0;
 
 /// The figures of a run that are compared.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Summary {
     /// Time to first token; a request that was refused or failed counts as
     /// [`NEVER_MS`], so that refusing cannot look fast.
