@@ -5,7 +5,10 @@
 //! endpoint for each request. An [`outcome`] is what became of the requests. Everything
 //! runs on virtual time and is a function of a seed, so that a result can be had again.
 
+pub mod calibrate;
+pub mod catalogue;
 pub mod clairvoyant;
+pub mod ours;
 pub mod outcome;
 pub mod peer;
 pub mod policy;
@@ -14,3 +17,4 @@ pub mod request;
 pub mod runner;
 pub mod scenario;
 pub mod trace;
+pub mod workload;
