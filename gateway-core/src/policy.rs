@@ -5,6 +5,7 @@
 //! [`weighted`]), four are the field's plain baselines.
 
 mod choice;
+pub(crate) mod pace;
 pub mod predicted;
 pub(crate) mod slowness;
 pub(crate) mod speed;

@@ -87,14 +87,14 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
     let load_adapter = scene.must_load_adapter(slot);
     let elsewhere = scene.session_home().is_some_and(|home| home != slot);
     Cost {
-        ttft: digest.base + own,
+        ttft: scene.predicted_ttft(slot),
         // While the prompt is computed, every running answer waits.
-        harm: settings.harm_price * digest.batch * own,
+        harm: settings.harm_price * f64::from(digest.batch) * own,
         adapter: price(load_adapter, settings.adapter_load),
         preemption: preemption_risk(digest, scene.request.prompt_tokens)
             * settings.preemption.as_secs_f64(),
         session: price(elsewhere, settings.leave_session),
-        factor: (1.0 - settings.exploration * digest.doubt) * scene.handicap(slot),
+        factor: (1.0 - settings.exploration * f64::from(digest.doubt)) * scene.handicap(slot),
     }
 }
 
@@ -108,7 +108,8 @@ fn price(due: bool, price: Duration) -> f64 {
 /// [`TIGHT`]. An engine that does not tell its use shows no risk.
 #[inline]
 fn preemption_risk(digest: &Digest, prompt_tokens: u32) -> f64 {
-    let filled = digest.kv_promised + digest.kv_per_token * f64::from(prompt_tokens);
+    let own = f64::from(digest.kv_per_token) * f64::from(prompt_tokens);
+    let filled = f64::from(digest.kv_promised) + own;
     let excess = ((filled - TIGHT) * PER_SLACK).clamp(0.0, 1.0);
     excess * excess
 }

@@ -3,7 +3,7 @@
 use super::Pool;
 use super::endpoint::Computed;
 use super::lease::{End, Failure, Lease};
-use super::ledger::{Entry, Lesson, Stage};
+use super::ledger::{Entry, Found, Lesson, Stage};
 use crate::health::Symptom;
 use crate::policy::speed::dot;
 use crate::time::Time;
@@ -88,16 +88,22 @@ impl Pool {
         self.refresh(slot);
     }
 
+    /// Learns from a first token that came now, or would have come later than now.
     fn learn(&mut self, entry: &Entry, now: Time) {
         let slot = entry.slot as usize;
         let seconds = now.since(entry.picked).as_secs_f64();
-        let weight = self.rows[slot].weight;
         let typical = self.assumed(slot);
-        let speed = &mut self.endpoints[slot].speed;
-        speed.compare(entry.predicted, seconds);
-        speed.learn(&entry.features, seconds, &typical, now);
-        let prior = self.typical.coefficients();
-        self.typical.learn(&entry.features, seconds * weight, &prior, now);
+        let (row, endpoint) = (&mut self.rows[slot], &mut self.endpoints[slot]);
+        endpoint.speed.compare(entry.predicted, seconds);
+        let computing = now.since(row.busy_since.max(entry.picked)).as_secs_f64();
+        endpoint.pace.learn(computing, entry.work);
+        row.busy_since = now;
+        row.pace = endpoint.pace.factor();
+        if entry.found == Found::Idle {
+            endpoint.speed.learn(&entry.features, seconds, &typical, now);
+            let prior = self.typical.coefficients();
+            self.typical.learn(&entry.features, seconds * row.weight, &prior, now);
+        }
         self.refresh_speed(slot, now);
     }
 
@@ -113,8 +119,8 @@ impl Pool {
         }
         let slot = entry.slot as usize;
         let seconds = now.since(entry.picked).as_secs_f64() * self.rows[slot].weight;
-        let [_, ahead, own, running, waiting] = entry.features;
-        let features = [1.0, ahead + own, f64::from(output_tokens) / 1e3, running, waiting];
+        let [_, prompt, running, _] = entry.features;
+        let features = [1.0, prompt, running, f64::from(output_tokens) / 1e3];
         let usual = dot(&self.whole.coefficients(), &features);
         if self.whole.samples() >= KNOWN_SAMPLES {
             self.endpoints[slot].slowness.learn(seconds / usual, now);
@@ -159,6 +165,7 @@ impl Pool {
             if let Some(entry) = open.filter(|entry| entry.stage == Stage::Prefill) {
                 entry.stage = Stage::Decode;
                 let entry = entry.clone();
+                self.rows[slot].busy_since = now;
                 self.prompt_computed(&entry);
             }
         }

@@ -33,37 +33,57 @@ impl Gate {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(align(64))]
 pub(crate) struct Digest {
-    /// Predicted time to first token of an empty prompt, with what is queued now.
+    /// Predicted time to first token of an empty prompt once the queue is worked off.
     pub(crate) base: f64,
     /// Further seconds per uncached prompt token.
     pub(crate) per_token: f64,
+    /// Seconds for working off the queue, from `busy_since` on.
+    pub(crate) queued: f64,
+    pub(crate) busy_since: Time,
     /// Requests in the running batch, own ones where the engine does not tell.
-    pub(crate) batch: f64,
+    pub(crate) batch: f32,
     /// Share of the KV cache that is used or promised; 0 when the engine does not tell.
-    pub(crate) kv_promised: f64,
+    pub(crate) kv_promised: f32,
     /// Share of the KV cache that one token takes; 0 when unknown.
-    pub(crate) kv_per_token: f64,
+    pub(crate) kv_per_token: f32,
     /// How little is known of the endpoint's speed, 1 to 0.
-    pub(crate) doubt: f64,
+    pub(crate) doubt: f32,
     /// How full the endpoint is for admission; 1 and above is full.
     pub(crate) load: f64,
 }
 
 impl Digest {
     pub(crate) fn of(row: &Row, typical_tokens: f64, load: f64) -> Self {
-        let features = row.features(0, typical_tokens);
+        let features = row.features(0);
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
+        let promised = row.own.prefill_tokens as f64 * kv_per_token;
+        let (pace, queued) =
+            if row.has_queue() { (row.pace, row.queued_work(typical_tokens)) } else { (1.0, 0.0) };
         Self {
-            base: dot(&row.speed, &features),
-            per_token: row.speed[2] / 1e3,
-            batch: features[3],
-            kv_promised: row
-                .kv_usage
-                .map_or(0.0, |usage| usage + row.own.prefill_tokens as f64 * kv_per_token),
-            kv_per_token: if row.kv_usage.is_some() { kv_per_token } else { 0.0 },
-            doubt: row.doubt,
+            base: pace * dot(&row.speed, &features),
+            per_token: pace * row.speed[1] / 1e3,
+            queued,
+            busy_since: row.busy_since,
+            batch: features[2] as f32,
+            kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
+            kv_per_token: if row.kv_usage.is_some() { kv_per_token as f32 } else { 0.0 },
+            doubt: row.doubt as f32,
             load,
         }
+    }
+
+    /// Predicted time to first token at `now`, with `uncached` tokens to compute.
+    ///
+    /// Work that should have been done by now and is not will take about as long again as
+    /// it is late: an endpoint that is stuck looks worse by the second.
+    #[inline]
+    pub(crate) fn time_to_first_token(&self, uncached: u32, now: Time) -> f64 {
+        let ahead = if self.queued > 0.0 {
+            (self.queued - now.since(self.busy_since).as_secs_f64()).abs()
+        } else {
+            0.0
+        };
+        ahead + self.base + self.per_token * f64::from(uncached)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::health::Health;
+use crate::policy::pace::Pace;
 use crate::policy::slowness::Slowness;
 use crate::policy::speed::Speed;
 use crate::signals::{GpuSignals, Signals};
@@ -19,6 +20,7 @@ pub(super) struct Endpoint {
     pub(super) gpu: GpuSignals,
     pub(super) health: Health,
     pub(super) speed: Speed,
+    pub(super) pace: Pace,
     pub(super) slowness: Slowness,
     pub(super) picks: u64,
     /// Number of the current reading; a lease remembers the one it was picked on.

@@ -124,7 +124,7 @@ impl Pool {
             consecutive_failures: endpoint.health.consecutive_failures(),
             indexed_blocks: self.prefixes.held(slot as u32),
             speed: SpeedView {
-                prefill_tokens_per_second: 1000.0 / row.speed[2],
+                prefill_tokens_per_second: 1000.0 / row.speed[1],
                 overhead: seconds(row.speed[0]),
                 samples: endpoint.speed.samples(),
                 mean_error: seconds(error),

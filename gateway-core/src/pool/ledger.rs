@@ -23,6 +23,9 @@ pub(super) struct Entry {
     pub(super) picked: Time,
     /// What the prediction was made from.
     pub(super) features: Features,
+    /// Seconds of work that end with its first token, others' share included.
+    pub(super) work: f64,
+    pub(super) found: Found,
     /// Predicted time to first token, seconds.
     pub(super) predicted: f64,
     pub(super) lesson: Lesson,
@@ -33,6 +36,15 @@ pub(super) struct Entry {
 pub(super) enum Stage {
     Prefill,
     Decode,
+}
+
+/// What a request found at its endpoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Found {
+    /// Nothing stood before it.
+    Idle,
+    /// Others waited or were being computed.
+    Queue,
 }
 
 /// What a request can teach of the endpoint's speed.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::endpoint::Computed;
-use super::ledger::{Entry, Lesson, Stage};
+use super::ledger::{Entry, Found, Lesson, Stage};
 use super::{NoEndpoint, Pick, Pool};
+use crate::policy::speed::dot;
 use crate::policy::{Ballot, PolicySettings};
 use crate::request::{Answer, RequestView};
 use crate::score::Scene;
@@ -59,6 +60,11 @@ impl Pool {
             Answer::Streamed => Lesson::FirstToken,
             Answer::Whole => Lesson::WholeTime,
         };
+        let row = &self.rows[slot as usize];
+        let features = scene.features(slot);
+        // Of others' requests in the queue, each of ours has its share to wait for.
+        let others = row.foreign() / f64::from(row.own.prefilling + 1);
+        let typical = dot(&row.speed, &row.features(scene.typical_tokens as u32));
         let entry = Entry {
             serial: 0,
             slot,
@@ -67,7 +73,9 @@ impl Pool {
             tokens: scene.uncached_tokens(slot),
             reading: self.endpoints[slot as usize].reading,
             picked: now,
-            features: scene.features(slot),
+            features,
+            work: dot(&row.speed, &features) + others * typical,
+            found: if row.has_queue() { Found::Queue } else { Found::Idle },
             predicted: scene.predicted_ttft(slot) + self.loading(&scene, slot),
             lesson,
         };
@@ -141,7 +149,11 @@ impl Pool {
         let (slot, id, now) = (entry.slot, entry.endpoint, entry.picked);
         let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
         let tokens = f64::from(entry.tokens);
-        let own = &mut self.rows[slot as usize].own;
+        let row = &mut self.rows[slot as usize];
+        if row.own.prefilling == 0 {
+            row.busy_since = now;
+        }
+        let own = &mut row.own;
         own.in_flight += 1;
         own.prefilling += 1;
         own.prefill_tokens += u64::from(entry.tokens);

@@ -13,7 +13,7 @@
 //! alone has there: then some were still on their way when it was taken.
 
 use super::{EndpointId, EndpointState};
-use crate::policy::speed::{Coefficients, Features, PRIOR};
+use crate::policy::speed::{Coefficients, Features, PRIOR, dot};
 use crate::time::Time;
 
 /// One endpoint's numbers.
@@ -47,6 +47,11 @@ pub(crate) struct Row {
     pub(crate) speed: Coefficients,
     /// How little is known of its speed: 1 nothing, towards 0 much.
     pub(crate) doubt: f64,
+    /// How many times as long as at an idle endpoint queued work takes.
+    pub(crate) pace: f64,
+    /// Since when the prompt at the head of the queue is being computed, as far as this
+    /// gateway sees: the last first token, or the pick that found no other of its requests.
+    pub(crate) busy_since: Time,
 }
 
 /// LoRA slots of an engine, as scraped.
@@ -95,6 +100,8 @@ impl Row {
             own: Own::default(),
             speed: PRIOR,
             doubt: 1.0,
+            pace: 1.0,
+            busy_since: now,
         }
     }
 
@@ -111,20 +118,34 @@ impl Row {
         });
     }
 
-    /// The work that stands before the first token of a request with `uncached`
-    /// prompt tokens to compute.
-    ///
-    /// Queued ahead are this gateway's own unanswered prompts, which are known, and what
-    /// the engine reports beyond those, which is taken as typical prompts. An
-    /// engine that tells no queue is judged by own requests alone.
-    pub(crate) fn features(&self, uncached: u32, typical_tokens: f64) -> Features {
-        let prefilling = f64::from(self.own.prefilling);
-        let waiting = self.waiting.unwrap_or(prefilling);
-        let foreign = (waiting - prefilling).max(0.0);
-        let ahead = self.own.prefill_tokens as f64 + foreign * typical_tokens;
+    /// What the time to first token of a request with `uncached` prompt tokens to compute
+    /// depends on, when nothing is queued before it.
+    pub(crate) fn features(&self, uncached: u32) -> Features {
         let decoding = f64::from(self.own.in_flight - self.own.prefilling);
         let running = self.running.unwrap_or(decoding);
-        [1.0, ahead / 1e3, f64::from(uncached) / 1e3, running, waiting]
+        [1.0, f64::from(uncached) / 1e3, running, 0.0]
+    }
+
+    /// Requests of others in the engine's queue, as far as it tells.
+    pub(crate) fn foreign(&self) -> f64 {
+        let own = f64::from(self.own.prefilling);
+        self.waiting.map_or(0.0, |waiting| (waiting - own).max(0.0))
+    }
+
+    /// Whether a request would find others before it.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.own.prefilling > 0 || self.foreign() >= 0.5
+    }
+
+    /// Seconds until the work that is queued now is done, counted from [`Self::busy_since`].
+    ///
+    /// Queued are this gateway's own unanswered prompts, which are known, and what the
+    /// engine reports beyond those, which is taken as typical prompts.
+    pub(crate) fn queued_work(&self, typical_tokens: f64) -> f64 {
+        let each = dot(&self.speed, &self.features(0));
+        let count = f64::from(self.own.prefilling) + self.foreign();
+        let tokens = self.own.prefill_tokens as f64 + self.foreign() * typical_tokens;
+        self.pace * (count * each + tokens / 1e3 * self.speed[1])
     }
 
     /// The first reason not to serve, staleness aside.
@@ -206,12 +227,18 @@ mod tests {
         let mut row = Row {
             scraped_waiting: Some(5.0),
             scraped_running: Some(8.0),
+            speed: [0.5, 2.0, 0.25, 0.0],
             ..Row::new(EndpointId(1), 1.0, Time::ZERO)
         };
         row.own.in_flight = 2;
         row.own.prefilling = 2;
         row.own.prefill_tokens = 3_000;
         row.merge();
-        assert_eq!(row.features(500, 1_000.0), [1.0, 6.0, 0.5, 8.0, 5.0]);
+        assert_eq!(row.foreign(), 3.0);
+        assert_eq!(row.features(500), [1.0, 0.5, 8.0, 0.0]);
+        // Five times 0.5 + 8 x 0.25, and six thousand tokens.
+        assert_eq!(row.queued_work(1_000.0), 24.5);
+        row.pace = 2.0;
+        assert_eq!(row.queued_work(1_000.0), 49.0);
     }
 }

@@ -89,17 +89,15 @@ impl<'a> Scene<'a> {
         lora_affinity::score(standing, self.row(slot).adapters)
     }
 
-    /// The work that stands before this request's first token.
+    /// What this request's time to first token depends on.
     pub(crate) fn features(&self, slot: u32) -> Features {
-        let uncached = self.uncached_tokens(slot);
-        self.row(slot).features(uncached, self.typical_tokens)
+        self.row(slot).features(self.uncached_tokens(slot))
     }
 
     /// Predicted time to first token in seconds, loading an adapter aside.
     #[inline]
     pub(crate) fn predicted_ttft(&self, slot: u32) -> f64 {
-        let digest = self.digest(slot);
-        digest.base + digest.per_token * f64::from(self.uncached_tokens(slot))
+        self.digest(slot).time_to_first_token(self.uncached_tokens(slot), self.now)
     }
 
     /// What an endpoint's cost is multiplied by while it starts slowly: 10 to 1.

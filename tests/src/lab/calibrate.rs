@@ -29,11 +29,8 @@ impl Policy for Only {
     }
 }
 
-const ONLY: Contender = Contender {
-    name: "only",
-    scrape_interval: Duration::from_hours(1),
-    start: |_| Box::new(Only),
-};
+const ONLY: Contender =
+    Contender { name: "only", scrape_interval: Duration::from_hours(1), start: |_| Box::new(Only) };
 
 /// Requests per second that the entry's fleet can finish.
 #[must_use]

@@ -41,10 +41,7 @@ pub const CONTENDERS: [Contender; 7] = [
     contender("predicted+late_binding", |setup| start(setup, predicted(), Queueing::On)),
 ];
 
-const fn contender(
-    name: &'static str,
-    start: fn(&Setup<'_>) -> Box<dyn Policy>,
-) -> Contender {
+const fn contender(name: &'static str, start: fn(&Setup<'_>) -> Box<dyn Policy>) -> Contender {
     Contender { name, scrape_interval: SCRAPE_INTERVAL, start }
 }
 
@@ -122,14 +119,10 @@ impl Ours {
         }
     }
 
-    fn pick(
-        &mut self,
-        asked: Asked<'_>,
-        now: Time,
-        rng: &mut Rng,
-    ) -> Result<usize, NoEndpoint> {
+    fn pick(&mut self, asked: Asked<'_>, now: Time, rng: &mut Rng) -> Result<usize, NoEndpoint> {
         let request = asked.request;
-        let tried: Vec<EndpointId> = asked.tried.iter().filter_map(|&tried| self.ids[tried]).collect();
+        let tried: Vec<EndpointId> =
+            asked.tried.iter().filter_map(|&tried| self.ids[tried]).collect();
         let view = RequestView {
             adapter: request.adapter.as_deref(),
             prompt_tokens: request.prompt_tokens(),
@@ -196,8 +189,7 @@ impl Policy for Ours {
         while !self.admission.is_empty() && self.capacity(sight.now) == Capacity::Free {
             let id = self.admission.next(sight.now)?;
             let Some(held) = self.waiting.remove(&id) else { continue };
-            let asked =
-                Asked { number: held.number, request: &held.request, tried: &held.tried };
+            let asked = Asked { number: held.number, request: &held.request, tried: &held.tried };
             let picked = self.pick(asked, sight.now, rng);
             return Some((held.number, picked.map_or(Decision::Shed, Decision::Send)));
         }

@@ -196,11 +196,8 @@ mod tests {
     #[test]
     fn bursts_are_as_much_denser_as_they_say() {
         let (high, low) = (Duration::from_secs(10), Duration::from_secs(30));
-        let moments = Rhythm::Bursts { high, low, ratio: 8.0 }.moments(
-            20.0,
-            MINUTES,
-            &mut Rng::with_seed(2),
-        );
+        let moments =
+            Rhythm::Bursts { high, low, ratio: 8.0 }.moments(20.0, MINUTES, &mut Rng::with_seed(2));
         let in_burst = moments.iter().filter(|at| at.as_nanos() % 40_000_000_000 < 10_000_000_000);
         let share = in_burst.count() as f64 / moments.len() as f64;
         assert!((share - 80.0 / 110.0).abs() < 0.02, "{share}");
