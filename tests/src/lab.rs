@@ -18,3 +18,8 @@ pub mod runner;
 pub mod scenario;
 pub mod trace;
 pub mod workload;
+
+/// Every policy: the peers', ours, and the bound.
+pub fn contenders() -> impl Iterator<Item = policy::Contender> {
+    peer::CONTENDERS.into_iter().chain(ours::CONTENDERS).chain([clairvoyant::CONTENDER])
+}

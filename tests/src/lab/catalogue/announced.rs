@@ -31,7 +31,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "bursty_70b",
-        about: "70B on two generations, bursts of six times the rate",
+        about: "70B on two generations, bursts at four times the rate of the lulls",
         fleet: bursty_70b,
         sessions: bursts,
         target: Duration::from_secs(5),
@@ -40,7 +40,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "bursty_235b",
-        about: "235B on equal nodes, bursts of six times the rate",
+        about: "235B on equal nodes, bursts at four times the rate of the lulls",
         fleet: equal_235b,
         sessions: bursts,
         target: Duration::from_secs(5),
@@ -105,7 +105,7 @@ fn chat(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
 
 fn bursts(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
     let rhythm =
-        Rhythm::Bursts { high: Duration::from_secs(10), low: Duration::from_secs(30), ratio: 6.0 };
+        Rhythm::Bursts { high: Duration::from_secs(5), low: Duration::from_secs(15), ratio: 4.0 };
     strangers(rhythm, CHAT_PROMPT, CHAT_ANSWER, rate, length, rng)
 }
 

@@ -28,17 +28,17 @@ impl Gateway {
     ) -> Self {
         let setup = Setup { fleet: &scenario.fleet, scrape_interval };
         let mut policy = (contender.start)(&setup);
-        let mut seen = vec![Seen { ready: true, ..Seen::default() }; scenario.fleet.len()];
-        for (endpoint, seen) in seen.iter_mut().enumerate() {
-            if scenario.joins_later(endpoint) {
-                seen.ready = false;
-                policy.unlisted(endpoint, Time::ZERO);
+        let mut endpoints = vec![Seen { ready: true, ..Seen::default() }; scenario.fleet.len()];
+        for (number, endpoint) in endpoints.iter_mut().enumerate() {
+            if scenario.joins_later(number) {
+                endpoint.ready = false;
+                policy.unlisted(number, Time::ZERO);
             }
         }
         Self {
             policy,
-            incarnations: vec![1; seen.len()],
-            seen,
+            incarnations: vec![1; endpoints.len()],
+            seen: endpoints,
             rng: rng(seed, number as u64),
             woken: None,
         }
