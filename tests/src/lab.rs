@@ -11,6 +11,7 @@ pub mod clairvoyant;
 pub mod ours;
 pub mod outcome;
 pub mod peer;
+pub mod plot;
 pub mod policy;
 pub mod report;
 pub mod request;

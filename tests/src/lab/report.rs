@@ -12,6 +12,7 @@ mod page;
 mod spread;
 mod table;
 
+pub(in crate::lab) use page::escaped;
 pub use page::html;
 pub use spread::{Group, Spread, Standing};
 pub use table::{markdown, text};

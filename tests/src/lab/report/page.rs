@@ -60,7 +60,7 @@ fn section(html: &mut String, group: &Group) {
 }
 
 /// Text as HTML and SVG show it.
-fn escaped(text: &str) -> String {
+pub(in crate::lab) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
