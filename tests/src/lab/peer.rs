@@ -16,19 +16,28 @@ use super::policy::{Asked, Contender, Sight};
 mod cache_aware;
 mod extension;
 mod index;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use cache_aware::{CacheAware, OnHit};
 pub use extension::{Extension, Grid, Weights};
+pub use plain::{LeastRequest, PowerOfTwo, Random, RoundRobin};
 
 /// For policies that do not look at what engines say.
 const SELDOM: Duration = Duration::from_secs(1);
 
-/// Every peer. The plain balancers (round robin and its like) are among our own policies,
-/// for the daemon has them too.
-pub const CONTENDERS: [Contender; 6] = [
+/// Every peer.
+pub const CONTENDERS: [Contender; 10] = [
+    Contender { name: "random", scrape_interval: SELDOM, start: |_| Box::new(Random) },
+    Contender {
+        name: "round_robin",
+        scrape_interval: SELDOM,
+        start: |_| Box::new(RoundRobin::default()),
+    },
+    Contender { name: "least_request", scrape_interval: SELDOM, start: |_| Box::new(LeastRequest) },
+    Contender { name: "power_of_two", scrape_interval: SELDOM, start: |_| Box::new(PowerOfTwo) },
     Contender {
         name: "extension",
         scrape_interval: extension::SCRAPE_INTERVAL,

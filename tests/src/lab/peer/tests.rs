@@ -236,6 +236,51 @@ fn vllm_router_keeps_sessions_whatever_they_ask() {
 }
 
 #[test]
+fn round_robin_passes_over_endpoints_that_are_not_ready() {
+    let mut policy = RoundRobin::default();
+    let endpoints = [busy(0), Seen::default(), busy(0)];
+    let request = prompt(&[1]);
+    let turns: Vec<usize> = (0..4).map(|_| send(&mut policy, &request, &endpoints)).collect();
+    assert_eq!(turns, [0, 2, 0, 2]);
+}
+
+#[test]
+fn power_of_two_never_takes_the_busiest_of_three() {
+    let endpoints = [busy(1), busy(9), busy(2)];
+    let mut rng = Rng::with_seed(3);
+    let mut counts = [0; 3];
+    for _ in 0..3000 {
+        match PowerOfTwo.decide(asked(&prompt(&[])), &sight(&endpoints), &mut rng) {
+            Decision::Send(endpoint) => counts[endpoint] += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(counts[1], 0);
+    // Two of three pairs have endpoint 0, which wins both.
+    assert!((1900..2100).contains(&counts[0]), "{counts:?}");
+}
+
+#[test]
+fn least_request_breaks_ties_by_chance_and_random_takes_all() {
+    let endpoints = [busy(1), busy(1), busy(2)];
+    let mut rng = Rng::with_seed(3);
+    let mut count = |policy: &mut dyn Policy| {
+        let mut counts = [0; 3];
+        for _ in 0..3000 {
+            if let Decision::Send(at) =
+                policy.decide(asked(&prompt(&[])), &sight(&endpoints), &mut rng)
+            {
+                counts[at] += 1;
+            }
+        }
+        counts
+    };
+    let least = count(&mut LeastRequest);
+    assert!((1400..1600).contains(&least[0]) && least[2] == 0, "{least:?}");
+    assert!(count(&mut Random).iter().all(|count| (900..1100).contains(count)));
+}
+
+#[test]
 fn nobody_left_is_a_refusal() {
     let endpoints = [busy(0)];
     for contender in CONTENDERS {
