@@ -1,11 +1,12 @@
 //! `cargo xtask bench`: figures beside their baselines, in one run each.
 //!
 //! Each bench installs what it compares with, keeps all traffic on the loopback
-//! interface, and leaves no process behind. docs/benchmarks.md has the results.
+//! interface or in network namespaces of its own, and leaves no process behind. docs/benchmarks.md has the results.
 
 use anyhow::Result;
 use clap::Subcommand;
 
+mod datapath;
 mod decide;
 mod event;
 pub(crate) mod figures;
@@ -22,6 +23,7 @@ mod upstream;
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
+    Datapath(datapath::Datapath),
     Decide(decide::Decide),
     Memory(memory::Memory),
     Proxy(proxy::Proxy),
@@ -35,6 +37,7 @@ pub(crate) enum Bench {
 /// When it cannot be set up, or what it measures gives a wrong answer.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
+        Bench::Datapath(options) => datapath::run(options),
         Bench::Decide(options) => decide::run(options),
         Bench::Memory(options) => memory::run(options),
         Bench::Proxy(options) => proxy::run(options),

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 
 /// Model name in every request.
 pub(crate) const MODEL: &str = "bench";
@@ -47,7 +48,7 @@ pub(crate) fn chat_requests(host: SocketAddr, bytes: usize) -> Vec<Vec<u8>> {
 }
 
 /// When the chunks of several streams leave the model server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Pacing {
     /// Evenly spread: every chunk comes alone, the costliest case for a proxy.
     Even,

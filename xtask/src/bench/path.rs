@@ -55,6 +55,76 @@ impl Path {
         let version = install::version(&file, flag);
         Ok(Some(Program { file, version }))
     }
+
+    /// Writes the proxy's configuration to `home`; none on the direct path.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub(crate) fn config_file(
+        self,
+        home: &std::path::Path,
+        setting: &Setting<'_>,
+    ) -> Result<Option<PathBuf>> {
+        let (name, text) = match self {
+            Self::Direct => return Ok(None),
+            Self::Envoy => ("envoy.yaml", config::envoy(setting)),
+            Self::Nginx => ("nginx.conf", config::nginx(setting)),
+            Self::Ours => ("gateway.yaml", config::gateway(setting)),
+        };
+        let file = home.join(name);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Some(file))
+    }
+
+    /// Gives `command`, which is the proxy's, its configuration.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub(crate) fn configure(
+        self,
+        command: &mut Command,
+        home: &std::path::Path,
+        setting: &Setting<'_>,
+    ) -> Result<()> {
+        let Some(file) = self.config_file(home, setting)? else { return Ok(()) };
+        match self {
+            Self::Direct => {}
+            Self::Envoy => {
+                command.arg("-c").arg(file).args(["--concurrency", "1", "--log-level", "warning"]);
+                command.arg("--disable-hot-restart");
+            }
+            Self::Nginx => {
+                command.arg("-p").arg(home).arg("-c").arg(file).args(["-e", "stderr"]);
+            }
+            Self::Ours => {
+                command.args(["run", "--config"]).arg(file);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a proxy is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting<'a> {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) upstreams: &'a [SocketAddr],
+    /// Further YAML of our own pool, two spaces deep.
+    pub(crate) pool: &'a str,
+}
+
+/// Directory for a proxy's configuration, log and temporary files; made if missing.
+///
+/// # Errors
+///
+/// When it cannot be made.
+pub(crate) fn home(path: Path) -> Result<PathBuf> {
+    let home = install::directory()?.join(format!("run-{}", path.name()));
+    fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+    Ok(home)
 }
 
 /// An installed program.
@@ -85,37 +155,9 @@ impl Running {
         };
         let addresses = free_addresses(2)?;
         let (listen, admin) = (addresses[0], addresses[1]);
-        let home = install::directory()?.join(format!("run-{}", path.name()));
-        fs::create_dir_all(&home)?;
+        let home = home(path)?;
         let mut command = Command::new(&program.file);
-        let config_file = |name: &str, text: String| -> Result<PathBuf> {
-            let file = home.join(name);
-            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-            Ok(file)
-        };
-        match path {
-            Path::Direct => {}
-            Path::Envoy => {
-                let config = config_file("envoy.yaml", config::envoy(listen, upstreams))?;
-                command.arg("-c").arg(config);
-                command.args([
-                    "--concurrency",
-                    "1",
-                    "--log-level",
-                    "warning",
-                    "--disable-hot-restart",
-                ]);
-            }
-            Path::Nginx => {
-                let config = config_file("nginx.conf", config::nginx(listen, upstreams))?;
-                command.arg("-p").arg(&home).arg("-c").arg(config).args(["-e", "stderr"]);
-            }
-            Path::Ours => {
-                let config =
-                    config_file("gateway.yaml", config::gateway(listen, admin, upstreams))?;
-                command.args(["run", "--config"]).arg(config);
-            }
-        }
+        path.configure(&mut command, &home, &Setting { listen, admin, upstreams, pool: "" })?;
         let mut child = Child::spawn(path.name(), &mut command, &home.join("log"))?;
         child.wait_listening(listen, PATIENCE)?;
         Ok(Self { path, targets: vec![listen], child: Some(child) })

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -53,23 +53,35 @@ pub(crate) struct Upstream {
 struct Shared {
     stop: AtomicBool,
     scrapes: AtomicU64,
+    /// Time between two chunks of one stream, in nanoseconds.
+    interval: AtomicU64,
 }
 
 impl Upstream {
     /// Listens on free loopback ports and serves until dropped.
     pub(crate) fn start(settings: Settings) -> Result<Self> {
+        Self::start_at(Ipv4Addr::LOCALHOST, settings)
+    }
+
+    /// Listens on free ports of an address and serves until dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the address is not one of the calling thread's network namespace.
+    pub(crate) fn start_at(address: Ipv4Addr, settings: Settings) -> Result<Self> {
         let poll = Poll::new()?;
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for index in 0..settings.endpoints {
-            let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+            let mut listener = TcpListener::bind(SocketAddr::from((address, 0)))?;
             addresses.push(listener.local_addr()?);
             poll.registry().register(&mut listener, Token(index), Interest::READABLE)?;
             listeners.push(listener);
         }
         let waker = Waker::new(poll.registry(), Token(settings.endpoints))?;
         let shared = Arc::new(Shared::default());
-        let server = Server::new(poll, listeners, settings.interval, Arc::clone(&shared))?;
+        shared.set_interval(settings.interval);
+        let server = Server::new(poll, listeners, Arc::clone(&shared))?;
         let thread =
             std::thread::Builder::new().name("upstream".into()).spawn(move || server.run())?;
         Ok(Self { addresses, shared, waker, thread: Some(thread) })
@@ -80,9 +92,25 @@ impl Upstream {
         &self.addresses
     }
 
+    /// Sets the time between two chunks of each stream from now on.
+    pub(crate) fn set_interval(&self, interval: Duration) {
+        self.shared.set_interval(interval);
+    }
+
     /// Metrics pages served so far, all endpoints together.
     pub(crate) fn scrapes(&self) -> u64 {
         self.shared.scrapes.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn set_interval(&self, interval: Duration) {
+        let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        self.interval.store(nanos, Ordering::Relaxed);
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval.load(Ordering::Relaxed))
     }
 }
 
@@ -113,12 +141,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(
-        poll: Poll,
-        listeners: Vec<TcpListener>,
-        interval: Duration,
-        shared: Arc<Shared>,
-    ) -> io::Result<Self> {
+    fn new(poll: Poll, listeners: Vec<TcpListener>, shared: Arc<Shared>) -> io::Result<Self> {
         // The token between the listeners' and this one is the waker's.
         let timer_token = listeners.len() + 1;
         Ok(Self {
@@ -128,7 +151,7 @@ impl Server {
             page: Page::new(),
             connections: HashMap::new(),
             due: BinaryHeap::new(),
-            pace: Pace::new(interval, listeners.len()),
+            pace: Pace::new(listeners.len()),
             frame: Frame::new(),
             poll,
             listeners,
@@ -201,9 +224,10 @@ impl Server {
                     }
                     Asked::Stream(pacing) => {
                         connection.number = 0;
+                        let interval = self.shared.interval();
                         let first = match pacing {
-                            Pacing::Even => self.pace.spread(),
-                            Pacing::Steps => self.pace.step(connection.endpoint),
+                            Pacing::Even => self.pace.spread(interval),
+                            Pacing::Steps => self.pace.step(connection.endpoint, interval),
                         };
                         self.due.push(Reverse((first, token)));
                         connection.send(STREAM_HEAD)
@@ -222,6 +246,7 @@ impl Server {
     }
 
     fn send_due_chunks(&mut self) {
+        let interval = self.shared.interval();
         while let Some(&Reverse((due, token))) = self.due.peek() {
             if due > Instant::now() {
                 return;
@@ -231,7 +256,7 @@ impl Server {
             let frame = self.frame.stamp(connection.number, event::now());
             connection.number += 1;
             match connection.send(frame) {
-                Ok(()) => self.due.push(Reverse((due + self.pace.interval, token))),
+                Ok(()) => self.due.push(Reverse((due + interval, token))),
                 Err(_) => drop(self.connections.remove(&token)),
             }
         }

@@ -2,15 +2,15 @@
 //! passed on as they come.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
+use super::Setting;
 use crate::bench::message::MODEL;
 
 /// Envoy's circuit breakers default to 1,024 connections and would refuse the
 /// memory test; the route's timeout of 15 s would end long streams.
-pub(super) fn envoy(listen: SocketAddr, upstreams: &[SocketAddr]) -> String {
+pub(super) fn envoy(Setting { listen, upstreams, .. }: &Setting<'_>) -> String {
     let mut endpoints = String::new();
-    for upstream in upstreams {
+    for upstream in *upstreams {
         let _ = write!(
             endpoints,
             "\n        - endpoint: {{ address: {{ socket_address: {{ address: {}, port_value: {} }} }} }}",
@@ -54,9 +54,9 @@ pub(super) fn envoy(listen: SocketAddr, upstreams: &[SocketAddr]) -> String {
 /// `master_process off` makes nginx its own only worker, so that killing it
 /// leaves nothing behind. The body buffer holds the largest prompt: nginx would
 /// otherwise measure its temporary files.
-pub(super) fn nginx(listen: SocketAddr, upstreams: &[SocketAddr]) -> String {
+pub(super) fn nginx(Setting { listen, upstreams, .. }: &Setting<'_>) -> String {
     let mut servers = String::new();
-    for upstream in upstreams {
+    for upstream in *upstreams {
         let _ = writeln!(servers, "    server {upstream};");
     }
     format!(
@@ -97,9 +97,10 @@ http {{
 
 /// Everything but the worker count and the access log is the default: policy
 /// `predicted`, scraping every 50 ms, health checks, retries.
-pub(super) fn gateway(listen: SocketAddr, admin: SocketAddr, upstreams: &[SocketAddr]) -> String {
+pub(super) fn gateway(setting: &Setting<'_>) -> String {
+    let Setting { listen, admin, upstreams, pool } = setting;
     let mut endpoints = String::new();
-    for upstream in upstreams {
+    for upstream in *upstreams {
         let _ = write!(endpoints, "\n  - \"http://{upstream}\"");
     }
     format!(
@@ -112,7 +113,7 @@ pools:
 - name: bench
   modelName: {MODEL}
   engineType: vllm
-  endpoints:{endpoints}
+{pool}  endpoints:{endpoints}
 "
     )
 }

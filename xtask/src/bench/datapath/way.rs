@@ -1,0 +1,179 @@
+//! The ways a chunk can take from the pod to the client.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use gateway_testnet::Network;
+
+use crate::bench::path::{self, Path, Program, Setting};
+use crate::child::Child;
+
+/// How long a proxy may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where proxies listen; the gateway's namespace is ours alone.
+const PORT: u16 = 8080;
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+
+/// A way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum Way {
+    /// No gateway at all: the client asks the pod, packets are forwarded.
+    Routed,
+    /// Our daemon reads and writes.
+    User,
+    /// The kernel moves packets between our daemon's connections.
+    Splice,
+    /// The kernel moves what the server sends into the client's connection.
+    SkMsg,
+    /// `connect()` is steered to the pod; nothing per chunk.
+    Connect,
+    Envoy,
+    Nginx,
+}
+
+/// A way that can be taken here.
+#[derive(Debug)]
+pub(super) struct Entrant {
+    pub(super) way: Way,
+    program: Option<Program>,
+}
+
+/// A way ready to carry streams.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) way: Way,
+    targets: Vec<SocketAddr>,
+    child: Option<Child>,
+}
+
+impl Way {
+    /// Every way, the limit first.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Routed,
+        Self::User,
+        Self::Splice,
+        Self::SkMsg,
+        Self::Connect,
+        Self::Envoy,
+        Self::Nginx,
+    ];
+
+    /// Name in tables, in JSON and on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Routed => "routed",
+            Self::User => "user",
+            Self::Splice => "splice",
+            Self::SkMsg => "sk_msg",
+            Self::Connect => "connect",
+            Self::Envoy => "envoy",
+            Self::Nginx => "nginx",
+        }
+    }
+
+    /// Gets the program of this way ready, and asks it whether it knows the way.
+    ///
+    /// # Errors
+    ///
+    /// When the program cannot be installed, or does not know the way.
+    pub(super) fn enter(self) -> Result<Entrant> {
+        let program = self.path().install()?;
+        let entrant = Entrant { way: self, program };
+        if self.path() == Path::Ours {
+            entrant.check_known()?;
+        }
+        Ok(entrant)
+    }
+
+    fn path(self) -> Path {
+        match self {
+            Self::Routed => Path::Direct,
+            Self::Envoy => Path::Envoy,
+            Self::Nginx => Path::Nginx,
+            Self::User | Self::Splice | Self::SkMsg | Self::Connect => Path::Ours,
+        }
+    }
+
+    /// What our pool is told, as YAML.
+    fn pool(self) -> &'static str {
+        match self {
+            Self::Routed | Self::User | Self::Envoy | Self::Nginx => "",
+            Self::Splice => "  datapath: splice\n",
+            Self::SkMsg => "  datapath: sk_msg\n",
+            Self::Connect => "  mode: connection\n",
+        }
+    }
+}
+
+impl Entrant {
+    /// The version of the program, for the record.
+    pub(super) fn version(&self) -> &str {
+        self.program.as_ref().map_or("no proxy", |program| &program.version)
+    }
+
+    fn check_known(&self) -> Result<()> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let upstreams = [SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))];
+        let setting =
+            Setting { listen: ADMIN, admin: ADMIN, upstreams: &upstreams, pool: self.way.pool() };
+        let file = self.way.path().config_file(&path::home(self.way.path())?, &setting)?;
+        let checked =
+            Command::new(&program.file).arg("validate").arg("--config").args(file).output()?;
+        if !checked.status.success() {
+            let words = String::from_utf8_lossy(&checked.stderr);
+            let (what, _) = words.split_once(", expected").unwrap_or((words.trim(), ""));
+            bail!("this build does not know it: {what}");
+        }
+        Ok(())
+    }
+
+    /// Starts the way in the gateway's namespace, in front of `upstreams`, and waits until
+    /// it listens.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub(super) fn start(&self, network: &Network, upstreams: &[SocketAddr]) -> Result<Running> {
+        let way = self.way;
+        let Some(program) = &self.program else {
+            return Ok(Running { way, targets: upstreams.to_vec(), child: None });
+        };
+        let listen = SocketAddr::from((network.front(), PORT));
+        let setting = Setting { listen, admin: ADMIN, upstreams, pool: way.pool() };
+        let home = path::home(way.path())?;
+        let mut command = network.gateway.command(&program.file);
+        way.path().configure(&mut command, &home, &setting)?;
+        let mut child = Child::spawn(way.name(), &mut command, &home.join("log"))?;
+        network.gateway.run(|| child.wait_listening(listen, PATIENCE))?;
+        Ok(Running { way, targets: vec![listen], child: Some(child) })
+    }
+}
+
+impl Running {
+    /// Where clients connect, in turn.
+    pub(super) fn targets(&self) -> &[SocketAddr] {
+        &self.targets
+    }
+
+    /// CPU time the proxy has used; none without one.
+    ///
+    /// # Errors
+    ///
+    /// When the proxy has ended.
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        self.child.as_ref().map_or(Ok(Duration::ZERO), Child::cpu)
+    }
+
+    /// Adds the proxy's own last words to an error.
+    pub(super) fn explain<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| {
+            let log = self.child.as_ref().map(Child::log_tail).unwrap_or_default();
+            format!("on path {}; its log ends:\n{log}", self.way.name())
+        })
+    }
+}
