@@ -4,11 +4,12 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::Namespace;
 use crate::offload::{self, Offloads};
+use crate::{Faults, Namespace, Wire};
 
 /// Prefix length of every cable's network.
 const PREFIX: u8 = 24;
@@ -24,6 +25,8 @@ pub struct Cable {
     pub near: Plug,
     /// The other end.
     pub far: Plug,
+    /// What is between, unless they are joined directly.
+    pub wire: Option<Arc<Wire>>,
 }
 
 /// One end of a cable.
@@ -53,7 +56,17 @@ impl Cable {
             near.bring_up()
         ))?;
         far.namespace.ip(&far.bring_up())?;
-        Ok(Self { near, far })
+        Ok(Self { near, far, wire: None })
+    }
+
+    /// Joins two plugs by a wire with these faults, drawn from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cable::join`]; or without the capability `CAP_NET_RAW`.
+    pub fn join_by_wire(near: Plug, far: Plug, faults: Faults, seed: u64) -> Result<Self> {
+        let wire = Wire::join(&near, &far, faults, seed)?;
+        Ok(Self { near, far, wire: Some(Arc::new(wire)) })
     }
 
     /// Both ends.
@@ -140,7 +153,7 @@ impl Plug {
         anyhow!("no interface {} in namespace `{}`", self.interface, self.namespace.name())
     }
 
-    fn bring_up(&self) -> String {
+    pub(crate) fn bring_up(&self) -> String {
         let mut lines = String::new();
         // Writing to a string cannot fail.
         let _ = writeln!(lines, "addr add {}/{PREFIX} dev {}", self.address, self.interface);

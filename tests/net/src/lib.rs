@@ -3,7 +3,9 @@
 //! - [`Network`]: the standard arrangement, `client -- gateway -- pods`;
 //! - [`Namespace`]: a stack of interfaces, routes and sockets of its own, in which
 //!   threads, runtimes and processes run;
-//! - [`Cable`]: two namespaces joined, with MTU and offloads to choose.
+//! - [`Cable`]: two namespaces joined, with MTU and offloads to choose;
+//! - [`Wire`]: a cable that loses, doubles and reorders packets;
+//! - [`Room`]: a runtime whose sockets are in a namespace.
 //!
 //! A crate of its own because the benches need it and must not build the daemon for it.
 //!
@@ -24,9 +26,12 @@ mod namespace;
 mod network;
 mod offload;
 mod room;
+mod tap;
+mod wire;
 
 pub use cable::{Cable, Plug};
 pub use namespace::Namespace;
 pub use network::{Network, Pod, Privilege};
 pub use offload::Offloads;
 pub use room::Room;
+pub use wire::{Faults, Wire};

@@ -14,10 +14,13 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Result, ensure};
 
-use crate::{Cable, Namespace, Offloads, Plug};
+use crate::{Cable, Faults, Namespace, Offloads, Plug};
 
 /// How many pods fit into the addresses.
 const MOST_PODS: usize = 250;
+
+/// Makes a cable of two plugs.
+type Join<'a> = dyn FnMut(Plug, Plug) -> Result<Cable> + 'a;
 
 /// The arrangement. Nothing of it is left when the last clone of its namespaces is
 /// dropped.
@@ -66,14 +69,32 @@ impl Network {
     /// Without the capabilities `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, without `ip`, or
     /// with more than 250 pods.
     pub fn new(pods: usize) -> Result<Self> {
+        Self::build(pods, &mut Cable::join)
+    }
+
+    /// The arrangement with a wire in every cable; each draws its faults from a seed of its
+    /// own, made from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Network::new`]; or without the capability `CAP_NET_RAW`.
+    pub fn over_wires(pods: usize, faults: Faults, seed: u64) -> Result<Self> {
+        let mut seeds = seed..;
+        Self::build(pods, &mut |near, far| {
+            Cable::join_by_wire(near, far, faults, seeds.next().unwrap_or(seed))
+        })
+    }
+
+    fn build(pods: usize, join: &mut Join<'_>) -> Result<Self> {
         ensure!(pods <= MOST_PODS, "a network has at most {MOST_PODS} pods, not {pods}");
         let (client, gateway) = (Namespace::new("client")?, Namespace::new("gateway")?);
-        let cable = Cable::join(
+        let cable = join(
             Plug::new(&client, "eth0", address(0, 2)),
             Plug::new(&gateway, "client0", address(0, 1)),
         )?;
         client.ip(&format!("route add default via {}", cable.far.address))?;
-        let pods = (1..=pods).map(|number| Pod::new(&gateway, number)).collect::<Result<_>>()?;
+        let pods =
+            (1..=pods).map(|number| Pod::new(&gateway, number, join)).collect::<Result<_>>()?;
         gateway.set("net.ipv4.ip_forward", "1")?;
         Ok(Self { client, gateway, pods, cable })
     }
@@ -105,11 +126,11 @@ impl Network {
 }
 
 impl Pod {
-    fn new(gateway: &Namespace, number: usize) -> Result<Self> {
+    fn new(gateway: &Namespace, number: usize, join: &mut Join<'_>) -> Result<Self> {
         let namespace = Namespace::new(&format!("pod{number}"))?;
         // At most `MOST_PODS`.
         let network = number as u8;
-        let cable = Cable::join(
+        let cable = join(
             Plug::new(gateway, &format!("pod{number}"), address(network, 1)),
             Plug::new(&namespace, "eth0", address(network, 2)),
         )?;
@@ -181,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_has_only_so_many_addresses() {
+    fn a_network_has_only_so_many_addresses() {
         assert!(Network::new(251).unwrap_err().to_string().contains("250"));
     }
 
     #[test]
-    fn two_labs_do_not_meet() {
+    fn two_networks_do_not_meet() {
         let (Some(one), Some(two)) = (Network::for_test(1), Network::for_test(1)) else { return };
         let bind = |net: &Network| {
             let address = (net.front(), 8080);
