@@ -56,9 +56,23 @@ impl RawClient {
     ///
     /// When the connection is refused or fails.
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(addr).await?;
+        Self::over(TcpStream::connect(addr).await?)
+    }
+
+    /// Speaks over a connection that was made elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// When the connection cannot be set up.
+    pub fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: BytesMut::with_capacity(16 * 1024) })
+    }
+
+    /// The connection; what was read of it already stays behind.
+    #[must_use]
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
     }
 
     /// Sends these bytes and nothing else.

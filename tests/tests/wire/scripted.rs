@@ -4,7 +4,7 @@
 //! listing that the gateway asks for by itself is refused, as by an engine that
 //! has none.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use gateway_tests::wait::soon;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,7 +29,12 @@ pub(crate) struct Exchange {
 
 impl Scripted {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at(Ipv4Addr::LOCALHOST).await
+    }
+
+    /// Starts one at an address of the namespace this is awaited in.
+    pub(crate) async fn start_at(address: Ipv4Addr) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (to, exchanges) = unbounded_channel();
         let task = tokio::spawn(async move {

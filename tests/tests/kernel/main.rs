@@ -1,0 +1,48 @@
+//! The data path in a network: client, gateway and pod with a stack each.
+//!
+//! Whatever happens on the way, every byte of an answer arrives once and in its place, or
+//! the client can tell that the answer is not whole. Each scenario runs on every path; the
+//! user-space path is the reference. Bodies are compared as they stand on the wire, chunk
+//! framing included.
+//!
+//! `GATEWAY_TEST_SIZE=full` (as `cargo xtask test --tier datapath` sets it) runs the
+//! scenarios of size at full size, which takes minutes.
+#![allow(clippy::unwrap_used, reason = "what fails in a helper fails its test")]
+
+use site::{Datapath, Site};
+
+#[path = "../wire/scripted.rs"]
+#[allow(dead_code, reason = "shared with the scenarios of the wire, which use all of it")]
+mod scripted;
+
+mod site;
+mod story;
+mod streams;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Declares a test of each scenario on each path.
+macro_rules! on_every_path {
+    ($($scenario:ident),+ $(,)?) => {
+        mod user {
+            $(#[test]
+            fn $scenario() {
+                super::$scenario(crate::Datapath::User);
+            })+
+        }
+
+        mod splice {
+            $(#[test]
+            fn $scenario() {
+                super::$scenario(crate::Datapath::Splice);
+            })+
+        }
+    };
+}
+use on_every_path;
+
+/// How much of something to do: `usual` by default, `full` when asked for everything.
+fn size(usual: usize, full: usize) -> usize {
+    let asked = std::env::var("GATEWAY_TEST_SIZE");
+    if asked.is_ok_and(|size| size == "full") { full } else { usual }
+}

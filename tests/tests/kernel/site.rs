@@ -1,0 +1,125 @@
+//! A client, a gateway and a pod, each in its namespace.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::net::SocketAddr;
+
+use gateway_tests::client::{RawClient, post};
+use gateway_tests::gateway::Gateway;
+use gateway_tests::net::{Network, Room};
+use gateway_tests::wait::soon;
+
+use super::CHAT;
+use super::scripted::{Exchange, Scripted};
+use super::story::Story;
+
+/// Who moves the bytes of a streamed answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Datapath {
+    Splice,
+    User,
+}
+
+/// The arrangement of one test.
+pub(crate) struct Site {
+    pub(crate) net: Network,
+    pub(crate) gateway: Gateway,
+    /// Where clients connect.
+    pub(crate) front: SocketAddr,
+    pub(crate) client: Room,
+    pub(crate) pod: Room,
+}
+
+impl Datapath {
+    /// What the pool is told, as YAML.
+    fn pool(self) -> &'static str {
+        match self {
+            Self::Splice => "  datapath: splice\n",
+            Self::User => "",
+        }
+    }
+}
+
+impl Site {
+    /// A site with direct cables; none, with a message, where it cannot be made.
+    pub(crate) fn new(path: Datapath) -> Option<(Self, Scripted)> {
+        Self::over(path, Network::for_test(1)?)
+    }
+
+    /// A site over this network, with one scripted engine in its pod.
+    pub(crate) fn over(path: Datapath, net: Network) -> Option<(Self, Scripted)> {
+        let client = Room::new(&net.client, 1).unwrap();
+        let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
+        let engine = pod.block_on(Scripted::start_at(net.pods[0].address()));
+        let yaml = config(&net, path, &[engine.addr]);
+        let gateway = match net.gateway.run(|| Gateway::start(&yaml)) {
+            Ok(gateway) => gateway,
+            // Until this build knows the path.
+            Err(error) if error.to_string().contains("unknown field `datapath`") => {
+                eprintln!("skipped: {path:?}: {error}");
+                return None;
+            }
+            Err(error) => panic!("no gateway: {error:#}"),
+        };
+        let front = gateway.addr();
+        Some((Self { net, gateway, front, client, pod }, engine))
+    }
+
+    /// Runs a test's body as the client, and then waits until the gateway is done too.
+    pub(crate) fn play(&self, body: impl Future<Output = ()> + Send) {
+        self.client.block_on(async {
+            body.await;
+            self.gateway.idle().await;
+        });
+    }
+
+    /// A client's connection.
+    pub(crate) async fn connect(&self) -> RawClient {
+        soon(RawClient::connect(self.front)).await.unwrap()
+    }
+
+    /// Connects and asks for a streamed answer.
+    pub(crate) async fn ask(&self) -> RawClient {
+        let mut client = self.connect().await;
+        client.send(&request()).await.unwrap();
+        client
+    }
+
+    /// One whole answer on a connection of its own.
+    pub(crate) async fn hear(&self, engine: &mut Scripted, story: Story) {
+        let mut client = self.ask().await;
+        let mut exchange = engine.exchange().await;
+        tokio::join!(story.tell(&mut exchange), story.hear(&mut client));
+    }
+}
+
+/// A request for a streamed answer.
+pub(crate) fn request() -> Vec<u8> {
+    let body = r#"{"model":"tiny","stream":true,"messages":[{"role":"user","content":"hello"}]}"#;
+    post(CHAT, body)
+}
+
+/// Answers each request on this connection with the next story, until the last.
+pub(crate) async fn tell_all(mut exchange: Exchange, stories: Vec<Story>) {
+    let count = stories.len();
+    for (number, story) in stories.into_iter().enumerate() {
+        story.tell(&mut exchange).await;
+        if number + 1 < count {
+            assert!(exchange.read_head().await, "the gateway closed before request {number}");
+        }
+    }
+}
+
+fn config(net: &Network, path: Datapath, engines: &[SocketAddr]) -> String {
+    let mut endpoints = String::new();
+    for engine in engines {
+        writeln!(endpoints, "  - http://{engine}").unwrap();
+    }
+    format!(
+        "listen: [\"{}:0\"]\nadmin: {{ listen: \"127.0.0.1:0\" }}\nauth: none\n\
+         log: {{ access: off }}\ndrain: {{ settle: 0s }}\ndefaultPool: p\n\
+         pools:\n- name: p\n  metrics: off\n  health: off\n  retry: off\n  ejection: off\n{}  endpoints:\n{endpoints}",
+        net.front(),
+        path.pool()
+    )
+}
