@@ -34,6 +34,9 @@ enum Tier {
     All,
     /// Real client libraries against the daemon and simulated model servers.
     Clients,
+    /// Root: the data path in network namespaces, at full size, for minutes. The usual size
+    /// is part of `in-process`.
+    Datapath,
     /// A real engine (vLLM on the CPU); installs several GB. Not part of `all`.
     Engines,
     /// The daemon and simulated model servers in the test's own process.
@@ -57,6 +60,7 @@ pub(crate) fn run(options: &Test) -> Result<()> {
             tally += clients(filter)?;
         }
         Tier::Clients => tally += clients(filter)?,
+        Tier::Datapath => tally += rust::run(rust::Scope::Datapath, filter)?,
         Tier::Engines => tally += engines::Engines::install()?.run(filter)?,
         Tier::InProcess => tally += rust::run(rust::Scope::Scenarios, filter)?,
         Tier::Unit => tally += rust::run(rust::Scope::Units, filter)?,

@@ -9,15 +9,18 @@
 //! scenarios of size at full size, which takes minutes.
 #![allow(clippy::unwrap_used, reason = "what fails in a helper fails its test")]
 
-use site::{Datapath, Site};
+use site::Datapath;
 
 #[path = "../wire/scripted.rs"]
 #[allow(dead_code, reason = "shared with the scenarios of the wire, which use all of it")]
 mod scripted;
 
+mod ends;
+mod links;
 mod site;
 mod story;
 mod streams;
+mod wires;
 
 const CHAT: &str = "/v1/chat/completions";
 

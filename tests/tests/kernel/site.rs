@@ -95,8 +95,21 @@ impl Site {
 
 /// A request for a streamed answer.
 pub(crate) fn request() -> Vec<u8> {
-    let body = r#"{"model":"tiny","stream":true,"messages":[{"role":"user","content":"hello"}]}"#;
-    post(CHAT, body)
+    request_by(0)
+}
+
+/// A request that the engine can tell from others.
+pub(crate) fn request_by(user: u64) -> Vec<u8> {
+    let message = r#"{"role":"user","content":"hello"}"#;
+    let body =
+        format!(r#"{{"model":"tiny","stream":true,"user":"{user}","messages":[{message}]}}"#);
+    post(CHAT, &body)
+}
+
+/// Whose request this body is.
+pub(crate) fn asked_by(body: &[u8]) -> u64 {
+    let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+    body["user"].as_str().unwrap().parse().unwrap()
 }
 
 /// Answers each request on this connection with the next story, until the last.

@@ -64,6 +64,11 @@ impl Story {
     /// if the network lets it, and the end.
     pub(crate) async fn tell(&self, exchange: &mut Exchange) {
         exchange.body().await;
+        self.tell_answer(exchange).await;
+    }
+
+    /// As [`Story::tell`], when the request was read already.
+    pub(crate) async fn tell_answer(&self, exchange: &mut Exchange) {
         exchange.send(EVENTS).await;
         for number in 0..self.chunks {
             exchange.send(&self.frame(number)).await;

@@ -1,7 +1,5 @@
 //! Long, many, oddly cut and huge: whatever the engine sends arrives as it was sent.
 
-use gateway_tests::wait::soon;
-
 use super::scripted::{END, EVENTS};
 use super::site::{Datapath, Site, request, tell_all};
 use super::story::{Length, Story};
@@ -122,7 +120,7 @@ fn pipelined_requests_are_answered_in_order(path: Datapath) {
         client.send(&request().repeat(9)).await.unwrap();
         stories[0].hear_rest(&mut client, 100).await;
         for story in &stories[1..] {
-            soon(story.hear(&mut client)).await;
+            story.hear(&mut client).await;
         }
         telling.await.unwrap();
     });

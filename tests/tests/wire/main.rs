@@ -34,6 +34,7 @@ mod large;
 mod model_names;
 mod pressure;
 mod request_ids;
+#[allow(dead_code, reason = "shared with the scenarios of the kernel path")]
 mod scripted;
 mod streaming;
 mod timeouts;

@@ -108,6 +108,16 @@ impl Exchange {
         soon(self.stream.write_all(bytes)).await.unwrap();
     }
 
+    /// Writes these bytes, for however long the gateway takes to read them.
+    pub(crate) async fn send_slowly(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Writes these bytes; false when the gateway has closed the connection.
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        soon(self.stream.write_all(bytes)).await.is_ok()
+    }
+
     /// Reads the head of the next request on this connection; false at its end.
     pub(crate) async fn read_head(&mut self) -> bool {
         loop {

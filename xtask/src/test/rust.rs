@@ -9,6 +9,8 @@ use crate::machine;
 /// Which of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scope {
+    /// The data path in network namespaces, at full size.
+    Datapath,
     /// All tests and examples of all crates.
     Everything,
     /// The scenarios of the `tests` crate.
@@ -25,6 +27,7 @@ pub(super) enum Scope {
 pub(super) fn run(scope: Scope, filter: Option<&str>) -> Result<Tally> {
     let mut tally = Tally::default();
     let selections: &[&[&str]] = match scope {
+        Scope::Datapath => &[&["--package", "gateway-tests", "--test", "kernel"]],
         Scope::Everything => &[&["--workspace"]],
         Scope::Scenarios => &[&["--package", "gateway-tests", "--test", "*"]],
         // Cargo runs the examples of documentation only by themselves.
@@ -33,6 +36,9 @@ pub(super) fn run(scope: Scope, filter: Option<&str>) -> Result<Tally> {
     for selection in selections {
         let mut command = machine::cargo(&["test", "--no-fail-fast"])?;
         command.args(*selection);
+        if let Scope::Datapath = scope {
+            command.env("GATEWAY_TEST_SIZE", "full");
+        }
         if let Some(filter) = filter {
             command.args(["--", filter]);
         }

@@ -1,0 +1,183 @@
+//! Links and stacks of all kinds: segment sizes, windows, options, offloads, readers that
+//! take their time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gateway_tests::client::RawClient;
+use gateway_tests::net::{Network, Offloads};
+use gateway_tests::wait::soon;
+use tokio::net::TcpSocket;
+
+use super::scripted::{END, EVENTS};
+use super::site::{Datapath, Site, request, tell_all};
+use super::story::{Length, Story};
+use super::{on_every_path, size};
+
+on_every_path!(
+    a_reader_of_a_few_bytes_a_second_is_waited_for_in_bounded_memory,
+    chunks_cross_links_of_different_segment_sizes,
+    chunks_cross_stacks_of_different_options_and_windows,
+    chunks_cross_with_offloads_on_and_off,
+    chunks_pass_one_at_a_time_whoever_delays_acknowledgements,
+    tiny_windows_let_everything_through,
+);
+
+/// Three answers on one connection, of chunks that fill a segment or not.
+async fn converse(site: &Site, engine: &mut super::scripted::Scripted) {
+    let stories = [
+        Story::of(1, size(400, 20_000)),
+        Story { length: Length::Between(30, 5000), ..Story::of(2, size(300, 20_000)) },
+        Story::of(3, size(400, 20_000)),
+    ];
+    let mut client = site.ask().await;
+    let telling = tokio::spawn(tell_all(engine.exchange().await, stories.to_vec()));
+    for (number, story) in stories.iter().enumerate() {
+        story.hear(&mut client).await;
+        if number + 1 < stories.len() {
+            client.send(&request()).await.unwrap();
+        }
+    }
+    telling.await.unwrap();
+}
+
+fn chunks_cross_with_offloads_on_and_off(path: Datapath) {
+    for offloads in [Offloads::On, Offloads::Off] {
+        let Some((site, mut engine)) = Site::new(path) else { return };
+        site.net.set_offloads(offloads).unwrap();
+        site.play(converse(&site, &mut engine));
+    }
+    // Whole segments come from one side, and large ones from the other.
+    let Some((site, mut engine)) = Site::new(path) else { return };
+    site.net.cable.set_offloads(Offloads::Off).unwrap();
+    site.play(converse(&site, &mut engine));
+}
+
+fn chunks_cross_links_of_different_segment_sizes(path: Datapath) {
+    // Client's and pod's link, in bytes: larger to smaller and the other way round.
+    for (near, far) in [(576, 1500), (1500, 576), (1500, 9000), (9000, 1500)] {
+        for offloads in [Offloads::On, Offloads::Off] {
+            let Some(net) = Network::for_test(1) else { return };
+            net.cable.set_mtu(near).unwrap();
+            net.pods[0].cable.set_mtu(far).unwrap();
+            net.set_offloads(offloads).unwrap();
+            let Some((site, mut engine)) = Site::over(path, net) else { return };
+            site.play(converse(&site, &mut engine));
+        }
+    }
+}
+
+/// Settings that change what a stack says in its SYN, or may say later.
+const STACKS: [&[(&str, &str)]; 6] = [
+    &[("net.ipv4.tcp_timestamps", "0")],
+    &[("net.ipv4.tcp_sack", "0")],
+    &[("net.ipv4.tcp_window_scaling", "0")],
+    // A window scale of 0, and one of 14.
+    &[("net.ipv4.tcp_rmem", "4096 16384 60000")],
+    &[("net.ipv4.tcp_rmem", "4096 131072 2000000000")],
+    &[("net.ipv4.tcp_ecn", "1")],
+];
+
+fn chunks_cross_stacks_of_different_options_and_windows(path: Datapath) {
+    for settings in STACKS {
+        for on_client in [true, false] {
+            let Some(net) = Network::for_test(1) else { return };
+            let place = if on_client { &net.client } else { &net.pods[0].namespace };
+            for (setting, value) in settings {
+                place.set(setting, value).unwrap();
+            }
+            let Some((site, mut engine)) = Site::over(path, net) else { return };
+            site.play(converse(&site, &mut engine));
+        }
+    }
+}
+
+fn tiny_windows_let_everything_through(path: Datapath) {
+    let Some(net) = Network::for_test(1) else { return };
+    // The client's window; then the gateway's, towards the engine.
+    net.client.set("net.ipv4.tcp_rmem", "4096 4096 4096").unwrap();
+    let Some((site, mut engine)) = Site::over(path, net) else { return };
+    site.play(converse(&site, &mut engine));
+    let Some(net) = Network::for_test(1) else { return };
+    net.gateway.set("net.ipv4.tcp_rmem", "4096 4096 4096").unwrap();
+    let Some((site, mut engine)) = Site::over(path, net) else { return };
+    site.play(converse(&site, &mut engine));
+}
+
+fn chunks_pass_one_at_a_time_whoever_delays_acknowledgements(path: Datapath) {
+    let Some((site, mut engine)) = Site::new(path) else { return };
+    let story = Story::of(1, size(400, 5000));
+    site.play(async {
+        let mut client = site.ask().await;
+        let mut exchange = engine.exchange().await;
+        for _ in 0..3 {
+            exchange.body().await;
+            exchange.send(EVENTS).await;
+            story.hear_head_and(&mut client, 0).await;
+            // Only what was heard is followed by more: nobody has anything to send an
+            // acknowledgement with.
+            for number in 0..story.chunks {
+                exchange.send(&story.frame(number)).await;
+                story.hear_chunk(&mut client, number).await;
+            }
+            exchange.send(END).await;
+            story.hear_rest(&mut client, story.chunks).await;
+            client.send(&request()).await.unwrap();
+            assert!(exchange.read_head().await);
+        }
+    });
+}
+
+/// What may be between an engine that sends and a client that does not read, in bytes:
+/// the buffers of four sockets of one mebibyte each, and the daemon's own.
+const BETWEEN: usize = 12 << 20;
+
+fn a_reader_of_a_few_bytes_a_second_is_waited_for_in_bounded_memory(path: Datapath) {
+    let Some(net) = Network::for_test(1) else { return };
+    for place in net.namespaces() {
+        place.set("net.ipv4.tcp_rmem", "4096 131072 1048576").unwrap();
+        place.set("net.ipv4.tcp_wmem", "4096 16384 1048576").unwrap();
+    }
+    let Some((site, mut engine)) = Site::over(path, net) else { return };
+    // Far more than fits between.
+    let story = Story { length: Length::Exactly(1000), ..Story::of(1, 4 * BETWEEN / 1000) };
+    let sent = Arc::new(AtomicUsize::new(0));
+    site.play(async {
+        let mut client = narrow(&site).await;
+        client.send(&request()).await.unwrap();
+        let mut exchange = engine.exchange().await;
+        let count = Arc::clone(&sent);
+        let telling = site.pod.spawn(async move {
+            exchange.body().await;
+            exchange.send(EVENTS).await;
+            for number in 0..story.chunks {
+                // Waits for the reader for longer than other tests do for anything.
+                exchange.send_slowly(&story.frame(number)).await;
+                count.fetch_add(1000, Ordering::Relaxed);
+            }
+            exchange.send(END).await;
+        });
+        story.hear_head_and(&mut client, 10).await;
+        let mut pace = tokio::time::interval(Duration::from_secs(1));
+        let seconds = size(5, 180);
+        for number in 10..10 + seconds {
+            pace.tick().await;
+            story.hear_chunk(&mut client, number).await;
+        }
+        let held = sent.load(Ordering::Relaxed);
+        assert!(held < BETWEEN, "{held} bytes were taken from the engine for {seconds} KB read");
+        // And now in haste: nothing was lost meanwhile.
+        story.hear_rest(&mut client, 10 + seconds).await;
+        telling.await.unwrap();
+    });
+    // The next one is not harmed.
+    site.play(site.hear(&mut engine, Story::of(2, 100)));
+}
+
+/// A client whose kernel keeps little of what it has not read.
+async fn narrow(site: &Site) -> RawClient {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    RawClient::over(soon(socket.connect(site.front)).await.unwrap()).unwrap()
+}
