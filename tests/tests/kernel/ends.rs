@@ -21,7 +21,7 @@ on_every_path!(
 );
 
 /// How soon one side must know that the other is gone.
-const WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const WITHIN: Duration = Duration::from_secs(1);
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Ends {
 }
 
 /// Waits until the engine's connection is closed, which must not take long.
-async fn closed_at_once(exchange: &mut Exchange, gone: Instant, what: &str) {
+pub(crate) async fn closed_at_once(exchange: &mut Exchange, gone: Instant, what: &str) {
     exchange.closed().await;
     assert!(gone.elapsed() < WITHIN, "{what}: the engine knew after {:?}", gone.elapsed());
 }
@@ -262,7 +262,7 @@ async fn break_off(site: &Site, engine: &mut Scripted, story: Story, ends: Ends,
 }
 
 /// After whole chunks may come part of what was cut off, or an error event, and no end.
-fn assert_unfinished(rest: &[u8], cut_off: &[u8], what: &str) {
+pub(crate) fn assert_unfinished(rest: &[u8], cut_off: &[u8], what: &str) {
     let text = String::from_utf8_lossy(rest);
     assert!(!rest.ends_with(END), "{what}: the answer looks whole: {text}");
     let told = text.contains("\"error\":{");

@@ -15,6 +15,7 @@ use site::Datapath;
 #[allow(dead_code, reason = "shared with the scenarios of the wire, which use all of it")]
 mod scripted;
 
+mod daemon;
 mod ends;
 mod links;
 mod site;
