@@ -12,6 +12,7 @@ use crate::machine;
 
 mod clients;
 mod engines;
+mod kernels;
 mod rust;
 mod tally;
 
@@ -41,6 +42,8 @@ enum Tier {
     Engines,
     /// The daemon and simulated model servers in the test's own process.
     InProcess,
+    /// QEMU: the data path on kernels 6.1 and 6.12. Not part of `all`.
+    Kernels,
     /// Nothing: one crate's own tests and the examples in its documentation.
     Unit,
 }
@@ -63,6 +66,7 @@ pub(crate) fn run(options: &Test) -> Result<()> {
         Tier::Datapath => tally += rust::run(rust::Scope::Datapath, filter)?,
         Tier::Engines => tally += engines::Engines::install()?.run(filter)?,
         Tier::InProcess => tally += rust::run(rust::Scope::Scenarios, filter)?,
+        Tier::Kernels => tally += kernels::run(filter)?,
         Tier::Unit => tally += rust::run(rust::Scope::Units, filter)?,
     }
     println!("\n{tally}");
