@@ -18,6 +18,7 @@ mod scripted;
 mod daemon;
 mod ends;
 mod links;
+mod shapes;
 mod site;
 mod story;
 mod streams;

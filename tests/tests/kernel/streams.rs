@@ -1,6 +1,9 @@
-//! Long, many, oddly cut and huge: whatever the engine sends arrives as it was sent.
+//! Long, many, in turns with others: every stream arrives whole, and as its client's.
 
-use super::scripted::{END, EVENTS};
+use gateway_tests::client::post;
+use gateway_tests::wait::soon;
+
+use super::scripted::{END, EVENTS, whole};
 use super::site::{Datapath, Site, request, tell_all};
 use super::story::{Length, Story};
 use super::{on_every_path, size};
@@ -8,8 +11,7 @@ use super::{on_every_path, size};
 on_every_path!(
     a_long_answer_arrives_whole,
     a_thousand_streams_at_once_do_not_mix,
-    chunks_cut_at_odd_places_arrive_as_they_were_sent,
-    huge_and_tiny_chunks_arrive_as_they_were_sent,
+    answers_of_all_kinds_take_turns_on_one_connection,
     one_connection_carries_a_thousand_answers,
     pipelined_requests_are_answered_in_order,
 );
@@ -52,46 +54,6 @@ fn a_thousand_streams_at_once_do_not_mix(path: Datapath) {
     });
 }
 
-fn chunks_cut_at_odd_places_arrive_as_they_were_sent(path: Datapath) {
-    let Some((site, mut engine)) = Site::new(path) else { return };
-    let mut random = fastrand::Rng::with_seed(3);
-    site.play(async {
-        // Cuts in every part of the framing, and runs of several chunks.
-        for (seed, most) in [(1, 3), (2, 40), (3, 700), (4, 5000)] {
-            let story = Story::of(seed, size(150, 5000));
-            let mut client = site.ask().await;
-            let mut exchange = engine.exchange().await;
-            let body = story.body();
-            let telling = async {
-                exchange.body().await;
-                exchange.send(EVENTS).await;
-                let mut rest = body.as_slice();
-                while !rest.is_empty() {
-                    let (piece, after) = rest.split_at(random.usize(1..=most).min(rest.len()));
-                    exchange.send(piece).await;
-                    rest = after;
-                    // Otherwise the pieces would be put together again before they leave.
-                    tokio::task::yield_now().await;
-                }
-            };
-            tokio::join!(telling, story.hear(&mut client));
-        }
-    });
-}
-
-fn huge_and_tiny_chunks_arrive_as_they_were_sent(path: Datapath) {
-    let Some((site, mut engine)) = Site::new(path) else { return };
-    site.play(async {
-        let lengths = [(1, 30, 2000), (2, 1400, 1600), (3, 65_000, 20), (4, 1 << 20, 4)];
-        for (seed, length, chunks) in lengths {
-            let story = Story { seed, chunks, length: Length::Exactly(length) };
-            site.hear(&mut engine, story).await;
-        }
-        let mixed = Story { seed: 5, chunks: 200, length: Length::Between(30, 20_000) };
-        site.hear(&mut engine, mixed).await;
-    });
-}
-
 fn one_connection_carries_a_thousand_answers(path: Datapath) {
     let Some((site, mut engine)) = Site::new(path) else { return };
     let stories: Vec<Story> =
@@ -123,5 +85,37 @@ fn pipelined_requests_are_answered_in_order(path: Datapath) {
             story.hear(&mut client).await;
         }
         telling.await.unwrap();
+    });
+}
+
+fn answers_of_all_kinds_take_turns_on_one_connection(path: Datapath) {
+    let Some((site, mut engine)) = Site::new(path) else { return };
+    site.play(async {
+        let mut client = site.connect().await;
+        let mut exchange = None;
+        for round in 0..20 {
+            // A long prompt goes up where a stream came down before.
+            let prompt = "word ".repeat(if round % 3 == 0 { 40_000 } else { 20 });
+            let body = format!("{{\"model\":\"tiny\",\"prompt\":\"{prompt}\"}}");
+            client.send(&post("/v1/completions", &body)).await.unwrap();
+            let exchange = match &mut exchange {
+                None => exchange.insert(engine.exchange().await),
+                Some(exchange) => {
+                    assert!(exchange.read_head().await);
+                    exchange
+                }
+            };
+            assert!(exchange.body().await == body.as_bytes(), "the request was changed");
+            let answer = Story::of(round, 1 + 50 * (round as usize % 5)).body();
+            let sent = whole("application/json", &answer);
+            tokio::join!(exchange.send(&sent), async {
+                let heard = soon(client.answer()).await.unwrap();
+                assert!(heard.body() == answer, "the whole answer was changed");
+            });
+            client.send(&request()).await.unwrap();
+            assert!(exchange.read_head().await);
+            let story = Story::of(100 + round, 200);
+            tokio::join!(story.tell(exchange), story.hear(&mut client));
+        }
     });
 }
