@@ -42,6 +42,11 @@ impl Child {
         Ok(Self { inner, name: name.to_owned(), log: log.to_owned() })
     }
 
+    /// The process's number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.inner.id()
+    }
+
     /// CPU time of all threads since the process started.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let pid = libc::pid_t::try_from(self.inner.id())?;

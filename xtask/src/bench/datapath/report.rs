@@ -5,6 +5,9 @@ use super::{Datapath, STREAMS, Way};
 use crate::bench::figures::{machine, ratio, verdict};
 use crate::bench::message::{EVENT_BYTES, Pacing};
 
+/// How busy other programs may keep the machine, in percent.
+const MOST_FOREIGN: f64 = 5.0;
+
 /// The goals: how much worse than routed the latency of a spliced chunk may be, ...
 const SPLICE_LATENCY: f64 = 1.2;
 /// ... how much more CPU it may take, in microseconds, ...
@@ -17,7 +20,7 @@ const SPLICE_OF_ENVOY: f64 = 1.0 / 7.0;
 /// A row in a line, to follow a run by.
 pub(super) fn line(row: &Row) -> String {
     format!(
-        "{:<8} {:>2} % {:>8.1} us p50 {:>8.1} p99 {:>6.2} us CPU, daemon {:>5.2}; machine {:.0} % busy, {:.1} % of the chunks",
+        "{:<8} {:>2} % {:>8.1} us p50 {:>8.1} p99 {:>6.2} us CPU, daemon {:>5.2}; machine {:.0} % busy, {:.0} % with others; {:.1} % of the chunks",
         row.path,
         row.load,
         row.chunk_p50_us,
@@ -25,6 +28,7 @@ pub(super) fn line(row: &Row) -> String {
         row.cpu_us_total,
         row.cpu_us_daemon,
         row.busy_percent,
+        row.foreign_percent,
         row.kept_percent
     )
 }
@@ -63,6 +67,12 @@ pub(super) fn print(figures: &Figures, options: &Datapath) {
         );
     }
     println!();
+    let foreign = figures.rows.iter().map(|row| row.foreign_percent).fold(0.0, f64::max);
+    if foreign > MOST_FOREIGN {
+        println!(
+            "Other programs kept the machine up to {foreign:.0} % busy: latencies are not to be trusted."
+        );
+    }
     for goal in goals(figures) {
         println!("{goal}");
     }
@@ -116,6 +126,7 @@ mod tests {
             cpu_us_total: cpu,
             cpu_us_daemon: daemon,
             busy_percent: 30.0,
+            foreign_percent: 0.0,
             kept_percent: 100.0,
         }
     }

@@ -20,13 +20,17 @@ pub(super) struct Row {
     pub(super) chunk_p50_us: f64,
     pub(super) chunk_p99_us: f64,
     pub(super) chunk_p999_us: f64,
-    /// CPU of the whole machine per chunk: client, model server, kernel, daemon.
+    /// CPU of the whole machine per chunk (client, model server, kernel, daemon), without
+    /// that of foreign processes.
     pub(super) cpu_us_total: f64,
     /// CPU of the proxy's process per chunk; zero without one.
     pub(super) cpu_us_daemon: f64,
-    /// How busy the machine was; a column of the table beside the agreed JSON.
+    /// How busy the bench kept the machine; a column of the table beside the agreed JSON.
     #[serde(skip)]
     pub(super) busy_percent: f64,
+    /// How busy others kept it; likewise.
+    #[serde(skip)]
+    pub(super) foreign_percent: f64,
     /// Chunks that came, of those that were due; likewise.
     #[serde(skip)]
     pub(super) kept_percent: f64,
@@ -65,6 +69,7 @@ fn median(load: u8, way: Way, rows: &[Row]) -> Option<Row> {
         cpu_us_total: hundredth(of(|row| row.cpu_us_total)),
         cpu_us_daemon: hundredth(of(|row| row.cpu_us_daemon)),
         busy_percent: of(|row| row.busy_percent),
+        foreign_percent: of(|row| row.foreign_percent),
         kept_percent: of(|row| row.kept_percent),
     })
 }
