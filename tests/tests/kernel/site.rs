@@ -32,6 +32,14 @@ pub(crate) struct Site {
 }
 
 impl Datapath {
+    /// Its name in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Splice => "splice",
+            Self::User => "user",
+        }
+    }
+
     /// What the pool is told, as YAML.
     fn pool(self) -> &'static str {
         match self {
@@ -76,6 +84,16 @@ impl Site {
             body.await;
             self.gateway.idle().await;
         });
+    }
+
+    /// Checks that the kernel or the daemon moved answers, whichever was asked for.
+    pub(crate) fn assert_taken(&self, path: Datapath) {
+        let series =
+            format!("inference_gateway_answers_total{{path=\"{}\",pool=\"p\"}}", path.name());
+        // The operators' port is on the gateway's own loopback interface.
+        let operator = Room::new(&self.net.gateway, 1).unwrap();
+        let answers = operator.block_on(soon(self.gateway.metric(&series))).unwrap();
+        assert!(answers > 0.0, "no answer took the path {}", path.name());
     }
 
     /// A client's connection.

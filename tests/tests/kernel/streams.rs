@@ -20,6 +20,7 @@ fn a_long_answer_arrives_whole(path: Datapath) {
     let Some((site, mut engine)) = Site::new(path) else { return };
     let story = Story { length: Length::Exactly(64), ..Story::of(1, size(50_000, 1_000_000)) };
     site.play(site.hear(&mut engine, story));
+    site.assert_taken(path);
 }
 
 fn a_thousand_streams_at_once_do_not_mix(path: Datapath) {
@@ -52,6 +53,7 @@ fn a_thousand_streams_at_once_do_not_mix(path: Datapath) {
         }
         hearing.join_all().await;
     });
+    site.assert_taken(path);
 }
 
 fn one_connection_carries_a_thousand_answers(path: Datapath) {
@@ -69,6 +71,7 @@ fn one_connection_carries_a_thousand_answers(path: Datapath) {
         }
         telling.await.unwrap();
     });
+    site.assert_taken(path);
 }
 
 fn pipelined_requests_are_answered_in_order(path: Datapath) {

@@ -65,6 +65,7 @@ fn converse(path: Datapath, faults: Faults) {
                 }
             }
         });
+        site.assert_taken(path);
         let wires = site.net.cables().filter_map(|cable| cable.wire.as_ref());
         let done = wires.map(|wire| wire.done().iter().sum::<u64>());
         assert!(done.sum::<u64>() > 0, "seed {seed}: the wires were perfect");

@@ -107,6 +107,7 @@ pub(crate) fn run(options: &Datapath) -> Result<()> {
                 eprintln!("  {}", report::line(&row));
                 rows.push(row);
             }
+            running.explain(running.check_taken(&site.network))?;
         }
     }
     let ways: Vec<Way> = entrants.iter().map(|entrant| entrant.way).collect();

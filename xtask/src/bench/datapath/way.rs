@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -10,6 +10,7 @@ use gateway_testnet::Network;
 
 use crate::bench::path::{self, Path, Program, Setting};
 use crate::child::Child;
+use crate::fleet;
 
 /// How long a proxy may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -169,6 +170,31 @@ impl Running {
     /// When the proxy has ended.
     pub(super) fn daemon(&self) -> Result<Option<(u32, Duration)>> {
         self.child.as_ref().map(|child| Ok((child.pid(), child.cpu()?))).transpose()
+    }
+
+    /// Waits until our daemon says that answers took this way: a bench of the way it fell
+    /// back to would be worse than none.
+    ///
+    /// # Errors
+    ///
+    /// When none has soon after the streams have ended.
+    pub(super) fn check_taken(&self, network: &Network) -> Result<()> {
+        if self.way.path() != Path::Ours || self.way == Way::Connect {
+            return Ok(());
+        }
+        let series = format!("inference_gateway_answers_total{{path=\"{}\"", self.way.name());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (_, page) = network.gateway.run(|| fleet::get(ADMIN, "/metrics"))?;
+            let lines = || page.lines().filter(|line| line.starts_with(&series));
+            if lines().any(|line| !line.ends_with(" 0")) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("no answer took this path: {:?}", lines().collect::<Vec<_>>());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Adds the proxy's own last words to an error.
