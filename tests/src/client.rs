@@ -13,6 +13,8 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::place;
+
 /// A connection to a server.
 #[derive(Debug)]
 pub struct RawClient {
@@ -56,7 +58,7 @@ impl RawClient {
     ///
     /// When the connection is refused or fails.
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
-        Self::over(TcpStream::connect(addr).await?)
+        Self::over(place::connect(addr).await?)
     }
 
     /// Speaks over a connection that was made elsewhere.

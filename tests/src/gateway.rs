@@ -9,6 +9,7 @@ use inference_gateway::drain::Phase;
 use inference_gateway::reload::Source;
 
 use crate::client::{RawAnswer, get, once};
+use crate::place::Place;
 use crate::server::Simulated;
 use crate::wait::eventually;
 
@@ -40,7 +41,11 @@ impl Gateway {
     }
 
     fn with_source(yaml: &str, source: Source) -> Result<Self> {
-        let app = App::start(Config::parse(yaml)?, source)?;
+        let mut config = Config::parse(yaml)?;
+        for address in &mut config.listen {
+            *address = Place::Gateway.seen(*address);
+        }
+        let app = Place::Gateway.run(|| App::start(config, source))?;
         let addr = app.addresses[0];
         Ok(Self { app, addr })
     }

@@ -9,6 +9,7 @@
 //! - [`gateway`]: the gateway itself, in process;
 //! - [`lab`]: policies compared on virtual time;
 //! - [`net`]: namespaces for the data path's tests, client, gateway and pods in one each;
+//! - [`place`]: on loopback, or in such a network;
 //! - [`wait`]: how tests wait for something.
 
 pub mod answer;
@@ -17,6 +18,7 @@ pub mod engine;
 pub mod gateway;
 pub mod histogram;
 pub mod lab;
+pub mod place;
 pub mod profile;
 pub mod server;
 pub mod tokenizer;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 mod adapter;
@@ -52,6 +52,7 @@ pub use options::{Adapter, Flavour, LogDetail, Options};
 
 use crate::answer::{Answer, Style};
 use crate::engine::{Load, Stats};
+use crate::place::Place;
 use shared::Shared;
 
 /// A running server; dropping it closes its listener and every connection.
@@ -70,7 +71,7 @@ impl Simulated {
     /// When the address cannot be bound.
     #[expect(clippy::unused_async, reason = "it needs a runtime, which awaiting it says")]
     pub async fn start(options: Options) -> io::Result<Self> {
-        let listener = listen(options.bind)?;
+        let listener = listen(Place::Pod.seen(options.bind))?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared::new(options));
         let task = tokio::spawn(serve(listener, addr, Arc::clone(&shared)));
@@ -207,7 +208,7 @@ async fn accept(listener: &mut Option<TcpListener>, addr: SocketAddr) -> io::Res
 
 /// Listens, with uvicorn's backlog.
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = Place::Pod.socket(addr)?;
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(2048)

@@ -35,8 +35,8 @@ enum Tier {
     All,
     /// Real client libraries against the daemon and simulated model servers.
     Clients,
-    /// Root: the data path in network namespaces, at full size, for minutes. The usual size
-    /// is part of `in-process`.
+    /// Root: the data path in network namespaces at full size, for minutes, and the other
+    /// scenarios in such a network. The usual size is part of `in-process`.
     Datapath,
     /// A real engine (vLLM on the CPU); installs several GB. Not part of `all`.
     Engines,
@@ -63,7 +63,10 @@ pub(crate) fn run(options: &Test) -> Result<()> {
             tally += clients(filter)?;
         }
         Tier::Clients => tally += clients(filter)?,
-        Tier::Datapath => tally += rust::run(rust::Scope::Datapath, filter)?,
+        Tier::Datapath => {
+            tally += rust::run(rust::Scope::Datapath, filter)?;
+            tally += rust::run(rust::Scope::Network, filter)?;
+        }
         Tier::Engines => tally += engines::Engines::install()?.run(filter)?,
         Tier::InProcess => tally += rust::run(rust::Scope::Scenarios, filter)?,
         Tier::Kernels => tally += kernels::run(filter)?,

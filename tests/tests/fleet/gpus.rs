@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use gateway_tests::gateway::Gateway;
+use gateway_tests::place::Place;
 use gateway_tests::server::Simulated;
 use gateway_tests::wait::until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,8 +21,8 @@ struct Exporter {
 }
 
 impl Exporter {
-    async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    fn start() -> Result<Self> {
+        let listener = Place::Pod.listen()?;
         let addr = listener.local_addr()?;
         let page = Arc::new(Mutex::new(String::new()));
         let task = tokio::spawn(serve(listener, Arc::clone(&page)));
@@ -83,7 +84,7 @@ fn watched(engines: &[Simulated], exporters: &[&Exporter]) -> Result<Gateway> {
 #[tokio::test]
 async fn a_fresh_xid_error_takes_the_endpoint_out_until_it_is_cleared() -> Result<()> {
     let engines = engines(2).await?;
-    let exporters = [Exporter::start().await?, Exporter::start().await?];
+    let exporters = [Exporter::start()?, Exporter::start().await?];
     let gateway = watched(&engines, &[&exporters[0], &exporters[1]])?;
     gateway.serving(2).await;
     until(async || {
@@ -108,7 +109,7 @@ async fn a_fresh_xid_error_takes_the_endpoint_out_until_it_is_cleared() -> Resul
 #[tokio::test]
 async fn a_fleet_of_faulty_gpus_has_no_endpoint() -> Result<()> {
     let engines = engines(1).await?;
-    let exporter = Exporter::start().await?;
+    let exporter = Exporter::start()?;
     exporter.tell(48, 10.0);
     let gateway = watched(&engines, &[&exporter])?;
     becomes(&gateway, &engines[0], "gpu_fault").await?;
@@ -121,7 +122,7 @@ async fn a_fleet_of_faulty_gpus_has_no_endpoint() -> Result<()> {
 #[tokio::test]
 async fn an_exporter_that_is_down_takes_nobody_out() -> Result<()> {
     let engines = engines(1).await?;
-    let exporter = Exporter::start().await?;
+    let exporter = Exporter::start()?;
     exporter.task.abort();
     let gateway = watched(&engines, &[&exporter])?;
     gateway.serving(1).await;

@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use gateway_tests::client::{RawClient, post};
+use gateway_tests::place::Place;
 use gateway_tests::server::{AnswerFault, Failures, Simulated};
 use gateway_tests::wait::{eventually, soon};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
 use super::scripted::Scripted;
 use super::{
@@ -239,7 +240,7 @@ async fn a_client_that_leaves_a_held_up_upload_is_noticed() {
 
 /// A client whose kernel takes little of what it sends.
 async fn narrow(gateway: &Gateway) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
+    let socket = Place::Client.socket(gateway.addr()).unwrap();
     socket.set_send_buffer_size(64 * 1024).unwrap();
     socket.connect(gateway.addr()).await.unwrap()
 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use gateway_tests::place;
 use gateway_tests::wait::soon;
 use http::{Request, Response};
 use http_body_util::combinators::BoxBody;
@@ -11,13 +12,12 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 
 pub(crate) type Body = BoxBody<Bytes, Infallible>;
 
 /// A connection; clones share it.
 pub(crate) async fn connect(addr: SocketAddr) -> SendRequest<Body> {
-    let stream = TcpStream::connect(addr).await.unwrap();
+    let stream = place::connect(addr).await.unwrap();
     let (sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await

@@ -156,10 +156,12 @@ async fn an_upload_that_grows_beyond_the_limit_is_413() {
     client.send(&chunk(first)).await.unwrap();
     // By now the endpoint has part of it.
     let mut exchange = engine.exchange().await;
+    // One that does not read on would hold the upload up before it is too large.
+    let reading = tokio::spawn(async move { exchange.closed().await });
     client.send(&chunk(rest)).await.unwrap();
     let answer = soon(client.answer()).await.unwrap();
     assert_eq!(answer.head.status, 413, "{}", answer.text());
-    exchange.closed().await;
+    reading.await.unwrap();
     gateway.idle().await;
 }
 

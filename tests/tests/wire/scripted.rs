@@ -6,6 +6,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use gateway_tests::place::Place;
 use gateway_tests::wait::soon;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,13 +29,17 @@ pub(crate) struct Exchange {
 }
 
 impl Scripted {
+    #[expect(clippy::unused_async, reason = "it needs a runtime, which awaiting it says")]
     pub(crate) async fn start() -> Self {
-        Self::start_at(Ipv4Addr::LOCALHOST).await
+        Self::over(Place::Pod.listen().unwrap())
     }
 
     /// Starts one at an address of the namespace this is awaited in.
     pub(crate) async fn start_at(address: Ipv4Addr) -> Self {
-        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        Self::over(TcpListener::bind((address, 0)).await.unwrap())
+    }
+
+    fn over(listener: TcpListener) -> Self {
         let addr = listener.local_addr().unwrap();
         let (to, exchanges) = unbounded_channel();
         let task = tokio::spawn(async move {

@@ -11,6 +11,8 @@ use crate::machine;
 pub(super) enum Scope {
     /// The data path in network namespaces, at full size.
     Datapath,
+    /// The other scenarios, in a network as on a node with pods.
+    Network,
     /// All tests and examples of all crates.
     Everything,
     /// The scenarios of the `tests` crate.
@@ -29,6 +31,7 @@ pub(super) fn run(scope: Scope, filter: Option<&str>) -> Result<Tally> {
     let selections: &[&[&str]] = match scope {
         Scope::Datapath => &[&["--package", "gateway-tests", "--test", "kernel"]],
         Scope::Everything => &[&["--workspace"]],
+        Scope::Network => &[&["--package", "gateway-tests", "--test", "wire", "--test", "fleet"]],
         Scope::Scenarios => &[&["--package", "gateway-tests", "--test", "*"]],
         // Cargo runs the examples of documentation only by themselves.
         Scope::Units => &[&["--workspace", "--lib", "--bins"], &["--workspace", "--doc"]],
@@ -36,8 +39,10 @@ pub(super) fn run(scope: Scope, filter: Option<&str>) -> Result<Tally> {
     for selection in selections {
         let mut command = machine::cargo(&["test", "--no-fail-fast"])?;
         command.args(*selection);
-        if let Scope::Datapath = scope {
-            command.env("GATEWAY_TEST_SIZE", "full");
+        match scope {
+            Scope::Datapath => drop(command.env("GATEWAY_TEST_SIZE", "full")),
+            Scope::Network => drop(command.env("GATEWAY_TEST_PLACE", "network")),
+            Scope::Everything | Scope::Scenarios | Scope::Units => {}
         }
         if let Some(filter) = filter {
             command.args(["--", filter]);
