@@ -84,7 +84,7 @@ fn watched(engines: &[Simulated], exporters: &[&Exporter]) -> Result<Gateway> {
 #[tokio::test]
 async fn a_fresh_xid_error_takes_the_endpoint_out_until_it_is_cleared() -> Result<()> {
     let engines = engines(2).await?;
-    let exporters = [Exporter::start()?, Exporter::start().await?];
+    let exporters = [Exporter::start()?, Exporter::start()?];
     let gateway = watched(&engines, &[&exporters[0], &exporters[1]])?;
     gateway.serving(2).await;
     until(async || {
