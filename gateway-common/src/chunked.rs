@@ -305,5 +305,61 @@ const fn is_token(byte: u8) -> bool {
         )
 }
 
+/// A size line as the kernel programs take it: digits and CRLF, nothing else.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SizeLine {
+    /// Bytes of the line, CRLF included; 3 to [`SIZE_LINE`].
+    pub line: u32,
+    /// Bytes of data that follow; 0 for the last chunk.
+    pub size: u32,
+}
+
+/// Longest line that [`size_line`] reads, CRLF included, in bytes.
+pub const SIZE_LINE: usize = 9;
+
+/// Reads the size line at the start of `window`, which is filled up with zeros where
+/// there are fewer bytes. `None` when it is longer, broken, cut short, or has an
+/// extension; [`ChunkTracker`] decides which, in user space.
+///
+/// A straight line without state, for the sake of the kernel's verifier; a property
+/// test holds it against [`ChunkTracker`].
+#[must_use]
+#[inline(always)]
+pub fn size_line(window: &[u8; SIZE_LINE]) -> Option<SizeLine> {
+    let mut size = 0;
+    let mut at = 0;
+    while at < SIZE_LINE - 2 {
+        let digit = DIGITS[window[at] as usize];
+        if digit > 15 {
+            break;
+        }
+        size = (size << 4) | digit as u32;
+        at += 1;
+    }
+    // The compiler would otherwise join the two conditions into arithmetic that the
+    // verifier cannot follow.
+    if at == 0 || window[at] != b'\r' {
+        return None;
+    }
+    if window[at + 1] != b'\n' {
+        return None;
+    }
+    Some(SizeLine { line: at as u32 + 2, size })
+}
+
+/// Values of hexadecimal digits; 255 for every other byte.
+static DIGITS: [u8; 256] = digits();
+
+const fn digits() -> [u8; 256] {
+    let mut table = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests;

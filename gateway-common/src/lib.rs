@@ -1,9 +1,15 @@
 //! The byte-level contract between the daemon and its kernel programs.
 //!
-//! `no_std`, so that the very same code runs in user space and in eBPF. The
-//! framing tracker is the first part of it: both sides must agree, byte for
-//! byte, where a chunk of a streamed answer ends.
+//! `no_std`, so that the very same code runs in user space and in eBPF. Both sides
+//! must agree, byte for byte, where a chunk of a streamed answer ends
+//! ([`chunked`]), what a sequence number means on either side of a splice
+//! ([`splice`]), and how the maps are laid out.
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod chunked;
+pub mod seq;
+pub mod splice;
+
+#[cfg(feature = "user")]
+mod plain;

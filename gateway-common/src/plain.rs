@@ -1,0 +1,18 @@
+//! Lets the daemon read and write the maps' types as bytes.
+#![allow(unsafe_code, reason = "the trait is a promise about a type's layout")]
+
+use aya::Pod;
+
+use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple};
+
+macro_rules! plain {
+    ($($name:ty),*) => {
+        $(
+            // SAFETY: `repr(C)`, made of integers, and without padding: the sizes that
+            // are asserted beside the types leave no room for any.
+            unsafe impl Pod for $name {}
+        )*
+    };
+}
+
+plain!(Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple);

@@ -1,0 +1,198 @@
+//! Packets of a connection to an endpoint.
+
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use aya_ebpf::programs::TcContext;
+use gateway_common::seq::{before, distance, earlier};
+use gateway_common::splice::{Flow, From, Mark, Seam, Slot, Stop};
+
+use super::client::{failed, note_own};
+use super::frames::Frames;
+use super::packet::{ACK, FIN, Numbers, PSH, Packet, RST};
+use super::{NEXT, REDIRECT, maps};
+
+/// How often a packet is looked at anew because another CPU was faster.
+const ROUNDS: u32 = 4;
+
+/// From the endpoint: whole chunks of an open flow go to the client, everything else
+/// to the local socket.
+///
+/// What a packet is and that it is accounted for is one compare-and-set on the
+/// connection's mark: no byte can go to both sides, or to neither.
+#[inline(always)]
+pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
+    let Some(slot) = maps::slot(index) else { return NEXT };
+    let number = maps::load(&slot.flow);
+    let Some(flow) = maps::flow(number) else { return NEXT };
+    let Some(down) = maps::slot(flow.down_slot) else { return NEXT };
+    if packet.has(FIN | RST) {
+        slot.ended = 1;
+    }
+    let mut round = 0;
+    while round < ROUNDS {
+        round += 1;
+        let word = maps::load(&slot.mark);
+        let mark = Mark::unpack(word);
+        let seam = maps::seam(flow, mark);
+        if packet.length > 0 && number != 0 && maps::load(&flow.open) != 0 {
+            match fit(ctx, packet, flow, mark, &seam, slot, down) {
+                Ok(frames) => {
+                    let moved = Mark {
+                        moved: mark.moved.wrapping_add(packet.length),
+                        end: mark.end.wrapping_add(packet.length),
+                    };
+                    if !maps::exchange(&mut slot.mark, word, moved.pack()) {
+                        continue;
+                    }
+                    account(ctx, packet, flow, number, &frames);
+                    return forward(ctx, packet, flow, down, &seam, packet.length);
+                }
+                Err(Some(why)) => maps::stopped(flow, why),
+                Err(None) => {}
+            }
+        }
+        let end = packet.seq.wrapping_add(packet.length);
+        if let From::Moved(_) = seam.from_endpoint(packet.seq)
+            && seam.length > 0
+        {
+            // Sent again; the part that lies behind the seam comes again by itself.
+            maps::count(|counters| counters.resent += 1);
+            let room = distance(packet.seq, seam.up_end());
+            return forward(ctx, packet, flow, down, &seam, earlier_length(packet.length, room));
+        }
+        if packet.length > 0 && before(mark.end, end) {
+            let passed = Mark { end, ..mark };
+            if !maps::exchange(&mut slot.mark, word, passed.pack()) {
+                continue;
+            }
+        }
+        return deliver(ctx, packet, &seam);
+    }
+    // Four other packets of one connection at the same moment: its sender sends it again.
+    failed()
+}
+
+const fn earlier_length(length: u32, room: u32) -> u32 {
+    if length < room { length } else { room }
+}
+
+/// Whether the kernel may move this packet. `Err(None)` when it is one that has been
+/// seen before.
+#[inline(always)]
+fn fit(
+    ctx: &TcContext,
+    packet: &Packet,
+    flow: &Flow,
+    mark: Mark,
+    seam: &Seam,
+    slot: &Slot,
+    down: &Slot,
+) -> Result<Frames, Option<Stop>> {
+    if before(packet.seq, mark.end) {
+        return Err(None);
+    }
+    if mark.end != seam.up_end() || flow.frozen != 0 {
+        return Err(Some(Stop::Stale));
+    }
+    if packet.seq != mark.end {
+        return Err(Some(Stop::OutOfOrder));
+    }
+    if packet.flags & !PSH != ACK || packet.header != 20 {
+        return Err(Some(Stop::Flags));
+    }
+    if slot.ended != 0 || down.ended != 0 {
+        return Err(Some(Stop::Closed));
+    }
+    let end = flow.down_wire.wrapping_add(seam.length).wrapping_add(packet.length);
+    if before(down.peer_edge, end) {
+        return Err(Some(Stop::Window));
+    }
+    Frames::read(ctx, packet).map_err(Some)
+}
+
+/// Counts what is moved, and keeps the last chunks.
+#[inline(always)]
+fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frames: &Frames) {
+    // SAFETY: always there.
+    let now = unsafe { bpf_ktime_get_ns() };
+    if flow.first_ns == 0 {
+        flow.first_ns = now;
+    }
+    flow.last_ns = now;
+    flow.bytes += u64::from(packet.length);
+    flow.chunks += u64::from(frames.count);
+    if let Some(tails) = maps::tails(number) {
+        frames.keep(ctx, tails, flow.tail);
+    }
+    flow.tail = flow.tail.wrapping_add(frames.count);
+    maps::count(|counters| {
+        counters.moved += 1;
+        counters.moved_bytes += u64::from(packet.length);
+        counters.moved_chunks += u64::from(frames.count);
+    });
+}
+
+/// Sends `length` bytes of the packet to the client.
+#[inline(always)]
+fn forward(
+    ctx: &TcContext,
+    packet: &Packet,
+    flow: &Flow,
+    down: &Slot,
+    seam: &Seam,
+    length: u32,
+) -> i32 {
+    let seq = packet.seq.wrapping_sub(seam.up_wire).wrapping_add(seam.down_wire);
+    let offered = distance(down.own_ack, down.own_edge) >> down.own_scale;
+    let window = if offered > 0xffff { 0xffff } else { offered as u16 };
+    let numbers = Numbers { seq, ack: down.own_ack, window };
+    let mut packet = *packet;
+    if packet.length != length {
+        maps::count(|counters| counters.cut += 1);
+        if !packet.truncate(ctx, length) {
+            return failed();
+        }
+    }
+    if packet.send_as(ctx, &flow.down, &numbers, flow.down_ifindex) { REDIRECT } else { failed() }
+}
+
+/// Leaves the packet to the local socket.
+#[inline(always)]
+fn deliver(ctx: &TcContext, packet: &Packet, seam: &Seam) -> i32 {
+    let From::Local(seq) = seam.from_endpoint(packet.seq) else { return failed() };
+    let mut packet = *packet;
+    if !seam.settled && seam.length > 0 && before(packet.seq, seam.up_wire) {
+        // Sent again from before the seam: what lies behind it is not the socket's.
+        let room = distance(packet.seq, seam.up_wire);
+        if packet.length > room {
+            maps::count(|counters| counters.cut += 1);
+            if !packet.truncate(ctx, room) {
+                return failed();
+            }
+        }
+    }
+    if packet.renumber(ctx, seq, packet.ack, packet.window) { NEXT } else { failed() }
+}
+
+/// To the endpoint: the local socket must not acknowledge what the client does not have,
+/// nor offer room that the client has not.
+#[inline(always)]
+pub fn leaving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
+    let Some(slot) = maps::slot(index) else { return NEXT };
+    let Some(flow) = maps::flow(maps::load(&slot.flow)) else { return NEXT };
+    let Some(down) = maps::slot(flow.down_slot) else { return NEXT };
+    note_own(slot, packet);
+    if !packet.has(ACK) {
+        return NEXT;
+    }
+    let seam = maps::seam(flow, Mark::unpack(maps::load(&slot.mark)));
+    let ack = seam.ack_to_endpoint(packet.ack, down.peer_ack);
+    let own_edge = packet.ack.wrapping_add(u32::from(packet.window) << slot.own_scale);
+    let mut end = seam.own_edge_to_endpoint(own_edge);
+    if !seam.settled && seam.length > 0 {
+        end = earlier(end, seam.client_edge_to_endpoint(down.peer_edge));
+    }
+    let offered = distance(ack, end) >> slot.own_scale;
+    let window = if offered > 0xffff { 0xffff } else { offered as u16 };
+    let packet = *packet;
+    if packet.renumber(ctx, packet.seq, ack, window) { NEXT } else { failed() }
+}
