@@ -74,6 +74,7 @@ fn alone(spec: &EngineSpec, backlog: &[Session]) -> f64 {
         replicas: 1,
         target: Duration::MAX,
         warm_up: Duration::ZERO,
+        length: Duration::MAX,
     };
     finished_per_second(&runner::run(&scenario, &ONLY, 0))
 }

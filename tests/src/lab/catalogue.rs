@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+mod adversity;
 mod announced;
+mod conversations;
+mod replay;
 
 use super::scenario::{EngineSpec, Scenario, Scraping, Session};
 use crate::engine::{EventDetail, Settings};
@@ -33,7 +36,14 @@ pub struct Entry {
 }
 
 /// Every scenario.
-pub const ENTRIES: &[Entry] = announced::ENTRIES;
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    [announced::ENTRIES, conversations::ENTRIES, adversity::ENTRIES, replay::ENTRIES]
+        .into_iter()
+        .flatten()
+}
+
+/// Loads of scenarios that are run at one only.
+const USUAL: &[f64] = &[0.7];
 
 /// Loads of the scenarios that are run at all of them.
 pub const LOADS: &[f64] = &[0.5, 0.7, 0.85, 0.95, 1.1];
@@ -52,6 +62,7 @@ impl Entry {
             replicas: 1,
             target: self.target,
             warm_up,
+            length,
         };
         (self.twist)(&mut scenario);
         scenario

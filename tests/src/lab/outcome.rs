@@ -83,6 +83,8 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// Requests that arrived earlier are warm-up.
     pub counted_from: Time,
+    /// Requests that arrive from then on only keep the load up; `None` counts all.
+    pub counted_until: Option<Time>,
     /// Virtual time at which the last request ended.
     pub end: Time,
     /// Endpoints of the fleet.
@@ -123,7 +125,9 @@ pub struct Summary {
 impl Run {
     /// Outcomes of the requests that count.
     pub fn counted(&self) -> impl Iterator<Item = &Outcome> {
-        self.outcomes.iter().filter(|outcome| outcome.arrived >= self.counted_from)
+        let until = self.counted_until.unwrap_or(Time::MAX);
+        let span = self.counted_from..until;
+        self.outcomes.iter().filter(move |outcome| span.contains(&outcome.arrived))
     }
 
     /// The figures of this run.

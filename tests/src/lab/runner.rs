@@ -105,6 +105,7 @@ impl<'a> World<'a> {
             requests: Vec::new(),
             run: Run {
                 counted_from: Time::from_origin(scenario.warm_up),
+                counted_until: Some(Time::from_origin(scenario.warm_up + scenario.length)),
                 endpoints: scenario.fleet.len(),
                 ..Run::default()
             },

@@ -28,6 +28,9 @@ pub struct Scenario {
     pub target: Duration,
     /// Requests that arrive earlier are served but not counted.
     pub warm_up: Duration,
+    /// Time after the warm-up in which arrivals count. Later turns of sessions are served
+    /// but not counted, for the load falls when no new sessions come.
+    pub length: Duration,
 }
 
 impl Scenario {

@@ -67,7 +67,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn mixed_8b() -> Vec<EngineSpec> {
+pub(super) fn mixed_8b() -> Vec<EngineSpec> {
     [Gpu::H100, Gpu::A100, Gpu::L40S, Gpu::A10G]
         .into_iter()
         .flat_map(|gpu| engines(4, gpu, Model::B8, None))
@@ -87,7 +87,7 @@ fn bursty_70b() -> Vec<EngineSpec> {
     fleet
 }
 
-fn equal_8b() -> Vec<EngineSpec> {
+pub(super) fn equal_8b() -> Vec<EngineSpec> {
     engines(8, Gpu::H100, Model::B8, None)
 }
 
@@ -95,11 +95,11 @@ fn equal_235b() -> Vec<EngineSpec> {
     engines(8, Gpu::H100, Model::B235, None)
 }
 
-const CHAT_PROMPT: Length = Length { median: 400.0, spread: 1.1, least: 16, most: 16_000 };
-const CHAT_ANSWER: Length = Length { median: 120.0, spread: 0.8, least: 4, most: 1_024 };
+pub(super) const CHAT_PROMPT: Length = Length { median: 400.0, spread: 1.1, least: 16, most: 16_000 };
+pub(super) const CHAT_ANSWER: Length = Length { median: 120.0, spread: 0.8, least: 4, most: 1_024 };
 
 /// Independent chat-like requests with nothing in common.
-fn chat(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
+pub(super) fn chat(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
     strangers(Rhythm::Poisson, CHAT_PROMPT, CHAT_ANSWER, rate, length, rng)
 }
 
@@ -132,7 +132,7 @@ fn strangers(
 }
 
 /// Applications with a long system prompt each, and short questions after it.
-fn shared_prefix(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
+pub(super) fn shared_prefix(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
     const QUESTION: Length = Length { median: 150.0, spread: 0.8, least: 16, most: 2_000 };
     // The applications are the same whatever the seed, so that capacity is too.
     let mut authors = Rng::with_seed(64);
