@@ -10,6 +10,7 @@
 //! [`Pool::observe`] and its like, and [`Pool::explain`] shows what a pick would do.
 
 mod account;
+mod batch;
 pub(crate) mod digest;
 mod endpoint;
 mod explain;

@@ -88,8 +88,9 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
     let elsewhere = scene.session_home().is_some_and(|home| home != slot);
     Cost {
         ttft: scene.predicted_ttft(slot),
-        // While the prompt is computed, every running answer waits.
-        harm: settings.harm_price * f64::from(digest.batch) * own,
+        // While the prompt is computed, every running answer waits: for it and for the step
+        // that it starts.
+        harm: settings.harm_price * f64::from(digest.batch) * (own + f64::from(digest.overhead)),
         adapter: price(load_adapter, settings.adapter_load),
         preemption: preemption_risk(digest, scene.request.prompt_tokens)
             * settings.preemption.as_secs_f64(),

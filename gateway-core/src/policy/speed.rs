@@ -38,7 +38,7 @@ pub(crate) type Features = [f64; N];
 pub(crate) const PRIOR: Coefficients = [0.03, 0.2, 0.000_5, 20.0];
 
 /// Variance of each coefficient before the first answer.
-const PRIOR_VARIANCE: Coefficients = [0.01, 0.25, 0.000_01, 100.0];
+const PRIOR_VARIANCE: Coefficients = [0.01, 0.25, 0.000_000_25, 100.0];
 
 const LEAST: Coefficients = [0.000_1, 0.000_1, 0.0, 0.0];
 const MOST: Coefficients = [60.0, 100.0, 1.0, 10_000.0];

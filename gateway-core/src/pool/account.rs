@@ -3,7 +3,7 @@
 use super::Pool;
 use super::endpoint::Computed;
 use super::lease::{End, Failure, Lease};
-use super::ledger::{Entry, Found, Lesson, Stage};
+use super::ledger::{Entry, Lesson, Stage};
 use crate::health::Symptom;
 use crate::policy::speed::dot;
 use crate::time::Time;
@@ -90,21 +90,9 @@ impl Pool {
 
     /// Learns from a first token that came now, or would have come later than now.
     fn learn(&mut self, entry: &Entry, now: Time) {
-        let slot = entry.slot as usize;
-        let seconds = now.since(entry.picked).as_secs_f64();
-        let typical = self.assumed(slot);
-        let (row, endpoint) = (&mut self.rows[slot], &mut self.endpoints[slot]);
-        endpoint.speed.compare(entry.predicted, seconds);
-        let computing = now.since(row.busy_since.max(entry.picked)).as_secs_f64();
-        endpoint.pace.learn(computing, entry.work);
-        row.busy_since = now;
-        row.pace = endpoint.pace.factor();
-        if entry.found == Found::Idle {
-            endpoint.speed.learn(&entry.features, seconds, &typical, now);
-            let prior = self.typical.coefficients();
-            self.typical.learn(&entry.features, seconds * row.weight, &prior, now);
-        }
-        self.refresh_speed(slot, now);
+        let waited = now.since(entry.picked).as_secs_f64();
+        self.endpoints[entry.slot as usize].speed.compare(entry.predicted, waited);
+        self.gather(entry, now);
     }
 
     /// Learns from an answer of which only the end was seen.

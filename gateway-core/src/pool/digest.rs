@@ -29,6 +29,9 @@ impl Gate {
     }
 }
 
+/// Least share of queued work that is taken as still to do.
+const STILL_AHEAD: f64 = 0.2;
+
 /// What predictions are made from; seconds and requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(align(64))]
@@ -40,6 +43,8 @@ pub(crate) struct Digest {
     /// Seconds for working off the queue, from `busy_since` on.
     pub(crate) queued: f64,
     pub(crate) busy_since: Time,
+    /// Of `base`, what starting any prompt adds to a step.
+    pub(crate) overhead: f32,
     /// Requests in the running batch, own ones where the engine does not tell.
     pub(crate) batch: f32,
     /// Share of the KV cache that is used or promised; 0 when the engine does not tell.
@@ -49,7 +54,7 @@ pub(crate) struct Digest {
     /// How little is known of the endpoint's speed, 1 to 0.
     pub(crate) doubt: f32,
     /// How full the endpoint is for admission; 1 and above is full.
-    pub(crate) load: f64,
+    pub(crate) load: f32,
 }
 
 impl Digest {
@@ -57,29 +62,37 @@ impl Digest {
         let features = row.features(0);
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
         let promised = row.own.prefill_tokens as f64 * kv_per_token;
-        let (pace, queued) =
-            if row.has_queue() { (row.pace, row.queued_work(typical_tokens)) } else { (1.0, 0.0) };
+        let (pace, queued) = if row.has_queue() {
+            (row.pace.max(1.0), row.queued_work(typical_tokens))
+        } else {
+            (1.0, 0.0)
+        };
         Self {
             base: pace * dot(&row.speed, &features),
             per_token: pace * row.speed[1] / 1e3,
             queued,
             busy_since: row.busy_since,
+            overhead: row.speed[0] as f32,
             batch: features[2] as f32,
             kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
             kv_per_token: if row.kv_usage.is_some() { kv_per_token as f32 } else { 0.0 },
             doubt: row.doubt as f32,
-            load,
+            load: load as f32,
         }
     }
 
     /// Predicted time to first token at `now`, with `uncached` tokens to compute.
     ///
     /// Work that should have been done by now and is not will take about as long again as
-    /// it is late: an endpoint that is stuck looks worse by the second.
+    /// it is late: an endpoint that is stuck looks worse by the second. Work that should be
+    /// done any moment still counts a little, or an endpoint about to be free would
+    /// be preferred to a free one.
     #[inline]
     pub(crate) fn time_to_first_token(&self, uncached: u32, now: Time) -> f64 {
         let ahead = if self.queued > 0.0 {
-            (self.queued - now.since(self.busy_since).as_secs_f64()).abs()
+            (self.queued - now.since(self.busy_since).as_secs_f64())
+                .abs()
+                .max(STILL_AHEAD * self.queued)
         } else {
             0.0
         };

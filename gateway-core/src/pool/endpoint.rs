@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::batch::Batch;
 use crate::health::Health;
 use crate::policy::pace::Pace;
 use crate::policy::slowness::Slowness;
@@ -21,6 +22,8 @@ pub(super) struct Endpoint {
     pub(super) health: Health,
     pub(super) speed: Speed,
     pub(super) pace: Pace,
+    /// Prompts whose first tokens came last, until they have taught what they can.
+    pub(super) batch: Option<Batch>,
     pub(super) slowness: Slowness,
     pub(super) picks: u64,
     /// Number of the current reading; a lease remembers the one it was picked on.

@@ -21,6 +21,7 @@ impl Pool {
             return;
         }
         self.settle_whole(slot, now);
+        self.close_batch(slot, now);
         let endpoint = &mut self.endpoints[slot];
         endpoint.reading += 1;
         endpoint.read = Some(now);

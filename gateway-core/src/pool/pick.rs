@@ -147,6 +147,7 @@ impl Pool {
         candidates: u32,
     ) -> Pick {
         let (slot, id, now) = (entry.slot, entry.endpoint, entry.picked);
+        self.close_batch(slot as usize, now);
         let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
         let tokens = f64::from(entry.tokens);
         let row = &mut self.rows[slot as usize];

@@ -182,7 +182,7 @@ fn one_stuck_answer_does_not_condemn_an_endpoint() {
 fn an_endpoint_that_has_become_slow_is_noticed() {
     let mut world = World::with_policy(2, "predicted");
     teach(&mut world, 0, 40, 1000, 0.2);
-    teach(&mut world, 0, 20, 1000, 1.0);
+    teach(&mut world, 0, 25, 1000, 1.0);
     assert!(prediction(&world, 0, 1000) > 0.7, "{}", prediction(&world, 0, 1000));
 }
 

@@ -95,7 +95,8 @@ fn equal_235b() -> Vec<EngineSpec> {
     engines(8, Gpu::H100, Model::B235, None)
 }
 
-pub(super) const CHAT_PROMPT: Length = Length { median: 400.0, spread: 1.1, least: 16, most: 16_000 };
+pub(super) const CHAT_PROMPT: Length =
+    Length { median: 400.0, spread: 1.1, least: 16, most: 16_000 };
 pub(super) const CHAT_ANSWER: Length = Length { median: 120.0, spread: 0.8, least: 4, most: 1_024 };
 
 /// Independent chat-like requests with nothing in common.

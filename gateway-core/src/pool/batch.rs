@@ -1,0 +1,74 @@
+//! First tokens that come together.
+//!
+//! An engine computes several prompts in one step, and their first tokens appear at the same
+//! moment. What took so long was the work of all of them: a short prompt that shared
+//! its step with a long one says nothing about short prompts. So a lesson is what happened
+//! between two moments at which first tokens came, with all the work that ended then.
+
+use std::time::Duration;
+
+use super::Pool;
+use super::ledger::{Entry, Found};
+use crate::policy::speed::Features;
+use crate::time::Time;
+
+/// First tokens this close are of one step: shorter than any step, longer than the
+/// network's jitter.
+const TOGETHER: Duration = Duration::from_millis(4);
+
+/// Prompts whose first tokens came together.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    /// When the engine began with them, as far as this gateway sees.
+    since: Time,
+    /// When their first tokens came.
+    at: Time,
+    /// Work of all of them.
+    features: Features,
+    /// Seconds that they should have taken one by one, others' share included.
+    work: f64,
+    /// What the first of them found.
+    found: Found,
+}
+
+impl Pool {
+    /// Adds a first token that came now to the latest batch, or begins one with it.
+    pub(super) fn gather(&mut self, entry: &Entry, now: Time) {
+        let slot = entry.slot as usize;
+        if let Some(batch) = &mut self.endpoints[slot].batch
+            && now.since(batch.at) < TOGETHER
+        {
+            batch.features[1] += entry.features[1];
+            batch.work += entry.work;
+            return;
+        }
+        self.close_batch(slot, now);
+        let row = &mut self.rows[slot];
+        self.endpoints[slot].batch = Some(Batch {
+            since: row.busy_since.max(entry.picked),
+            at: now,
+            features: entry.features,
+            work: entry.work,
+            found: entry.found,
+        });
+        row.busy_since = now;
+    }
+
+    /// Learns from the latest batch once it is complete.
+    pub(super) fn close_batch(&mut self, slot: usize, now: Time) {
+        let complete = |batch: &mut Batch| now.since(batch.at) >= TOGETHER;
+        let Some(batch) = self.endpoints[slot].batch.take_if(complete) else { return };
+        let seconds = batch.at.since(batch.since).as_secs_f64();
+        let typical = self.assumed(slot);
+        let endpoint = &mut self.endpoints[slot];
+        endpoint.pace.learn(seconds, batch.work);
+        self.rows[slot].pace = endpoint.pace.factor();
+        if batch.found == Found::Idle {
+            endpoint.speed.learn(&batch.features, seconds, &typical, now);
+            let weight = self.rows[slot].weight;
+            let prior = self.typical.coefficients();
+            self.typical.learn(&batch.features, seconds * weight, &prior, now);
+        }
+        self.refresh_speed(slot, now);
+    }
+}
