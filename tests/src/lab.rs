@@ -8,6 +8,7 @@
 pub mod calibrate;
 pub mod catalogue;
 pub mod clairvoyant;
+pub mod experiment;
 pub mod ours;
 pub mod outcome;
 pub mod peer;

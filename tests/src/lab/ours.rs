@@ -28,12 +28,8 @@ const SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
 /// Answer length that the daemon charges a flow for before it is known.
 const USUAL_OUTPUT_TOKENS: u32 = 256;
 
-/// Our policies, the plain baselines among them.
-pub const CONTENDERS: [Contender; 7] = [
-    contender("round_robin", |setup| start(setup, PolicySettings::RoundRobin, Queueing::Off)),
-    contender("random", |setup| start(setup, PolicySettings::Random, Queueing::Off)),
-    contender("least_request", |setup| start(setup, PolicySettings::LeastRequest, Queueing::Off)),
-    contender("power_of_two", |setup| start(setup, PolicySettings::PowerOfTwo, Queueing::Off)),
+/// Our policies. The plain balancers, which the daemon has as well, run as peers.
+pub const CONTENDERS: [Contender; 3] = [
     contender("weighted", |setup| {
         start(setup, PolicySettings::Weighted(Weights::default()), Queueing::Off)
     }),

@@ -66,15 +66,17 @@ fn replay(number: usize, rate: f64, length: Duration, rng: &mut Rng) -> Vec<Sess
     let span = trace.entries.last().map_or(Duration::ZERO, |last| last.at);
     let first = rng.usize(..count);
     let start = trace.entries[first].at;
-    (first..)
-        .map(|at| {
-            let (entry, rounds) = (&trace.entries[at % count], (at / count) as u32);
-            let at = (entry.at + span * rounds).saturating_sub(start).div_f64(speed);
-            let request = LabRequest { engine: entry.request(), ..LabRequest::default() };
-            Session::single(Time::from_origin(at), request)
-        })
-        .take_while(|session| session.start < Time::from_origin(length))
-        .collect()
+    let mut sessions = Vec::new();
+    for number in first.. {
+        let (entry, rounds) = (&trace.entries[number % count], (number / count) as u32);
+        let at = (entry.at + span * rounds).saturating_sub(start).div_f64(speed);
+        if at >= length {
+            break;
+        }
+        let request = LabRequest { engine: entry.request(), ..LabRequest::default() };
+        sessions.push(Session::single(Time::from_origin(at), request));
+    }
+    sessions
 }
 
 fn load(number: usize) -> Trace {
