@@ -13,6 +13,7 @@ mod child;
 mod demo;
 mod fleet;
 mod fuzz;
+mod lab;
 mod machine;
 mod test;
 
@@ -32,6 +33,7 @@ enum Command {
     Check(check::Check),
     Demo(demo::Demo),
     Fuzz(fuzz::Fuzz),
+    Lab(lab::Lab),
     Test(test::Test),
 }
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(&check),
         Command::Demo(demo) => demo::run(&demo),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
+        Command::Lab(lab) => lab::run(&lab),
         Command::Test(test) => test::run(&test),
     };
     match done {

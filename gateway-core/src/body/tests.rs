@@ -100,7 +100,7 @@ fn a_model_after_megabytes_of_messages_is_found() {
     );
     let facts = scan_pieces(body.as_bytes().chunks(65_536)).unwrap();
     assert_eq!(facts.model.as_deref(), Some("late"));
-    assert_eq!(facts.blocks.len(), 256);
+    assert_eq!(facts.blocks.len(), 2048);
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub struct PredictedSettings {
     pub harm_price: f64,
     /// Time to load an adapter that is not resident.
     pub adapter_load: Duration,
+    /// Time until a slot is free for it where every one is in use by another adapter:
+    /// as long as answers take, for all that use one of them have to end.
+    pub adapter_slot: Duration,
     /// What a preemption near a full KV cache costs.
     pub preemption: Duration,
     /// What leaving the endpoint of the session costs, when a session is named.
@@ -31,6 +34,7 @@ impl Default for PredictedSettings {
         Self {
             harm_price: 0.02,
             adapter_load: Duration::from_millis(500),
+            adapter_slot: Duration::from_secs(10),
             preemption: Duration::from_secs(4),
             leave_session: Duration::from_millis(100),
             exploration: 0.1,
@@ -45,7 +49,7 @@ pub(crate) struct Cost {
     pub(crate) ttft: f64,
     /// Price of slowing the answers that are running there.
     pub(crate) harm: f64,
-    /// Loading the adapter.
+    /// Loading the adapter, and waiting for a slot first.
     pub(crate) adapter: f64,
     /// Risk of preemption.
     pub(crate) preemption: f64,
@@ -91,7 +95,8 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
         // While the prompt is computed, every running answer waits: for it and for the step
         // that it starts.
         harm: settings.harm_price * f64::from(digest.batch) * (own + f64::from(digest.overhead)),
-        adapter: price(load_adapter, settings.adapter_load),
+        adapter: price(load_adapter, settings.adapter_load)
+            + price(load_adapter && scene.must_await_adapter_slot(slot), settings.adapter_slot),
         preemption: preemption_risk(digest, scene.request.prompt_tokens)
             * settings.preemption.as_secs_f64(),
         session: price(elsewhere, settings.leave_session),

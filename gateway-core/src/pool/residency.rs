@@ -39,6 +39,11 @@ impl Holders {
         self.running.contains(slot) || self.asked.contains(slot)
     }
 
+    /// Whether the engine says that requests for the adapter run or wait at `slot`.
+    pub(crate) fn in_use(&self, slot: u32) -> bool {
+        self.running.contains(slot) || self.waiting.contains(slot)
+    }
+
     fn is_empty(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty() && self.asked.is_empty()
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::health::EjectionSettings;
 use crate::policy::PolicySettings;
+use crate::prefix::hash::DEFAULT_MAX_BLOCKS;
 
 /// Settings of one pool. `Default` is what a pool without configuration gets.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +82,11 @@ pub struct PrefixSettings {
 
 impl Default for PrefixSettings {
     fn default() -> Self {
-        Self { block_tokens: 16, max_blocks: 256, capacity_blocks_per_endpoint: 31_250 }
+        Self {
+            block_tokens: 16,
+            max_blocks: DEFAULT_MAX_BLOCKS,
+            capacity_blocks_per_endpoint: 31_250,
+        }
     }
 }
 

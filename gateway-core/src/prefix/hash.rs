@@ -20,8 +20,9 @@ use xxhash_rust::xxh64::{Xxh64, xxh64};
 /// Bytes of a block of the default grid: 16 tokens of 4 bytes.
 pub const DEFAULT_BLOCK_BYTES: usize = 64;
 
-/// Blocks of a prompt that are hashed by default.
-pub const DEFAULT_MAX_BLOCKS: usize = 256;
+/// Blocks of a prompt that are hashed by default: 32 thousand tokens. An agent's context
+/// grows to that, and which endpoint holds it shows only at its end.
+pub const DEFAULT_MAX_BLOCKS: usize = 2048;
 
 /// What must be equal, besides the prompt, for cached blocks to be usable.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -76,6 +76,13 @@ impl<'a> Scene<'a> {
             && !self.holders.is_some_and(|holders| holders.resident(slot))
     }
 
+    /// Whether the adapter asked for would have to wait until another one is no longer in
+    /// use: it is not there, and every slot is taken by one that is.
+    pub(crate) fn must_await_adapter_slot(&self, slot: u32) -> bool {
+        let known = self.holders.is_some_and(|holders| holders.in_use(slot));
+        !known && self.row(slot).adapters.is_some_and(|slots| slots.active >= slots.max)
+    }
+
     /// Score of [`lora_affinity`].
     pub(crate) fn adapter_score(&self, slot: u32) -> f64 {
         if self.request.adapter.is_none() {

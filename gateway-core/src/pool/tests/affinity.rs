@@ -168,3 +168,21 @@ fn a_slow_start_keeps_the_newcomer_from_the_whole_load() {
         world.finish(lease);
     }
 }
+
+#[test]
+fn an_adapter_without_a_free_slot_goes_where_one_is_free_even_to_a_busier_endpoint() {
+    let mut world = World::with_policy(2, "predicted");
+    let running = |names: &[&str]| Adapters {
+        max: 2,
+        running: names.iter().map(ToString::to_string).collect(),
+        waiting: Vec::new(),
+    };
+    let full = Signals { adapters: Some(running(&["a", "b"])), ..load(0.0, 2.0, 0.1) };
+    let free = Signals { adapters: Some(running(&["c"])), ..load(3.0, 40.0, 0.1) };
+    world.observe(0, &full);
+    world.observe(1, &free);
+    let request = |adapter| RequestView { adapter: Some(adapter), ..prompt(100) };
+    // One each: an endpoint that was asked for an adapter once is taken to have it.
+    assert_eq!(world.touch(&request("d")), 1);
+    assert_eq!(world.touch(&request("a")), 0);
+}

@@ -170,6 +170,7 @@ fn predicted(at: &At<raw::Predicted>) -> Result<PredictedSettings, ConfigError> 
     Ok(PredictedSettings {
         harm_price: raw.harm_price,
         adapter_load: raw.adapter_load.0,
+        adapter_slot: raw.adapter_slot.0,
         preemption: raw.preemption.0,
         leave_session: raw.leave_session.0,
         exploration: raw.exploration,

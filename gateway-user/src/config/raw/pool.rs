@@ -107,6 +107,7 @@ pub(crate) struct Weights {
 pub(crate) struct Predicted {
     pub(crate) harm_price: f64,
     pub(crate) adapter_load: Span,
+    pub(crate) adapter_slot: Span,
     pub(crate) preemption: Span,
     pub(crate) leave_session: Span,
     pub(crate) exploration: f64,
@@ -118,6 +119,7 @@ impl Default for Predicted {
         Self {
             harm_price: core.harm_price,
             adapter_load: Span(core.adapter_load),
+            adapter_slot: Span(core.adapter_slot),
             preemption: Span(core.preemption),
             leave_session: Span(core.leave_session),
             exploration: core.exploration,

@@ -1,0 +1,47 @@
+//! What is run.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use gateway_tests::lab::experiment::Span;
+
+/// Compares routing policies on simulated fleets, on virtual time.
+#[derive(Debug, Parser)]
+#[command(name = "routing-lab")]
+pub(crate) struct Args {
+    /// Scenarios by name, separated by commas, or `all`.
+    #[arg(default_value = "all")]
+    pub(crate) scenario: String,
+    /// Policies, separated by commas; all when not given.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) policies: Vec<String>,
+    /// Shares of capacity, separated by commas; those of each scenario when not given.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) loads: Vec<f64>,
+    /// Seeds per policy; results are medians over them.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) seeds: u64,
+    /// A third of the time, for a first look.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Writes the rows here, and pictures and a page beside them.
+    #[arg(long, default_value = "target/lab/results.json")]
+    pub(crate) json: PathBuf,
+    /// Draws nothing.
+    #[arg(long)]
+    pub(crate) no_plots: bool,
+    /// Names all scenarios and policies, and ends.
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+impl Args {
+    pub(crate) fn span(&self) -> Span {
+        if self.quick { Span::QUICK } else { Span::FULL }
+    }
+
+    /// Where pictures and the page go.
+    pub(crate) fn directory(&self) -> &Path {
+        self.json.parent().unwrap_or(Path::new("."))
+    }
+}
