@@ -172,10 +172,9 @@ fn counter_in(table: &str, interface: &str, column: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Privilege;
 
     fn cable() -> Option<Cable> {
-        Privilege::to_make_namespaces().then(|| {
+        Namespace::can_be_made().then(|| {
             let (left, right) = (Namespace::new("left").unwrap(), Namespace::new("right").unwrap());
             let near = Plug::new(&left, "l0", Ipv4Addr::new(198, 18, 9, 1));
             let far = Plug::new(&right, "r0", Ipv4Addr::new(198, 18, 9, 2));

@@ -31,7 +31,7 @@ mod wire;
 
 pub use cable::{Cable, Plug};
 pub use namespace::Namespace;
-pub use network::{Network, Pod, Privilege};
+pub use network::{Network, Pod};
 pub use offload::Offloads;
 pub use room::Room;
 pub use wire::{Faults, Wire};

@@ -45,10 +45,6 @@ pub struct Pod {
     pub cable: Cable,
 }
 
-/// What the kernel lets this process do.
-#[derive(Debug)]
-pub struct Privilege;
-
 impl Network {
     /// The arrangement for a test; `None`, with a message, where namespaces cannot be
     /// made.
@@ -58,7 +54,7 @@ impl Network {
     /// When it cannot be made for another reason, or for whatever reason in CI (`CI=true`).
     #[must_use]
     pub fn for_test(pods: usize) -> Option<Self> {
-        Privilege::to_make_namespaces()
+        Namespace::can_be_made()
             .then(|| Self::new(pods).unwrap_or_else(|error| panic!("no network: {error:#}")))
     }
 
@@ -142,23 +138,6 @@ impl Pod {
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.cable.far.address
-    }
-}
-
-impl Privilege {
-    /// Whether this process may make and join namespaces. Says so where it may not.
-    ///
-    /// # Panics
-    ///
-    /// When it may not and this is CI (`CI=true`), where nothing may be skipped.
-    #[must_use]
-    pub fn to_make_namespaces() -> bool {
-        let Err(error) = Namespace::new("trial") else { return true };
-        let missing = "skipped: this test needs network namespaces (root, and iproute2)";
-        let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-        assert!(!ci, "{missing}: {error:#}");
-        eprintln!("{missing}: {error:#}");
-        false
     }
 }
 

@@ -207,7 +207,7 @@ impl Carrier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Network, Privilege};
+    use crate::Network;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_perfect_wire_does_nothing_to_frames() {
-        if !Privilege::to_make_namespaces() {
+        if !Namespace::can_be_made() {
             return;
         }
         let net = Network::over_wires(1, Faults::default(), 7).unwrap();
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn tcp_carries_every_byte_over_a_bad_wire() {
-        if !Privilege::to_make_namespaces() {
+        if !Namespace::can_be_made() {
             return;
         }
         let faults = Faults { loss: 0.01, duplicate: 0.05, reorder: 0.1, ..Faults::default() };
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_wire_can_be_cut_and_mended() {
-        if !Privilege::to_make_namespaces() {
+        if !Namespace::can_be_made() {
             return;
         }
         let net = Network::over_wires(1, Faults::default(), 7).unwrap();

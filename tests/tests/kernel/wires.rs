@@ -2,7 +2,7 @@
 //! order is put into order.
 
 use gateway_tests::client::RawClient;
-use gateway_tests::net::{Faults, Network, Privilege};
+use gateway_tests::net::{Faults, Namespace, Network};
 use tokio::task::JoinSet;
 
 use super::scripted::Exchange;
@@ -44,7 +44,7 @@ fn story(client: u64, answer: u64) -> Story {
 
 /// Several conversations of several answers over wires with these faults.
 fn converse(path: Datapath, faults: Faults) {
-    if !Privilege::to_make_namespaces() {
+    if !Namespace::can_be_made() {
         return;
     }
     for seed in 0..size(2, 50) as u64 {
