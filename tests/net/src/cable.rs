@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -103,6 +103,13 @@ impl Plug {
         Self { namespace: namespace.clone(), interface: interface.to_owned(), address }
     }
 
+    /// Its address of the other family, from the documentation's prefix (RFC 3849).
+    #[must_use]
+    pub fn address6(&self) -> Ipv6Addr {
+        let [_, _, network, host] = self.address.octets().map(u16::from);
+        Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host)
+    }
+
     /// Switches the offloads of this end.
     ///
     /// # Errors
@@ -157,6 +164,8 @@ impl Plug {
         let mut lines = String::new();
         // Writing to a string cannot fail.
         let _ = writeln!(lines, "addr add {}/{PREFIX} dev {}", self.address, self.interface);
+        // Nobody else has the address, which would otherwise be asked for a second.
+        let _ = writeln!(lines, "addr add {}/64 dev {} nodad", self.address6(), self.interface);
         // Without it every interface asks for IPv6 routers, between what is counted.
         let _ = writeln!(lines, "link set {} addrgenmode none up", self.interface);
         lines

@@ -50,7 +50,7 @@ struct Daemon {
 impl Daemon {
     /// Starts a daemon in the gateway's namespace; `None` when it does not know the path.
     fn start(net: &Network, path: Datapath, port: u16, engine: SocketAddr) -> Option<Self> {
-        let yaml = config(net, path, port, &[engine]);
+        let yaml = config(path, (net.front(), port).into(), &[engine]);
         if !path.is_known(&yaml) {
             return None;
         }

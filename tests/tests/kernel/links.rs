@@ -1,12 +1,13 @@
 //! Links and stacks of all kinds: segment sizes, windows, options, offloads, readers that
 //! take their time.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gateway_tests::client::RawClient;
-use gateway_tests::net::{Network, Offloads};
+use gateway_tests::net::{Network, Offloads, Plug};
 use gateway_tests::wait::soon;
 use tokio::net::TcpSocket;
 
@@ -17,6 +18,7 @@ use super::{on_every_path, size};
 
 on_every_path!(
     a_reader_of_a_few_bytes_a_second_is_waited_for_in_bounded_memory,
+    chunks_cross_between_the_families_of_addresses,
     chunks_cross_links_of_different_segment_sizes,
     chunks_cross_stacks_of_different_options_and_windows,
     chunks_cross_with_offloads_on_and_off,
@@ -65,6 +67,19 @@ fn chunks_cross_links_of_different_segment_sizes(path: Datapath) {
             let Some((site, mut engine)) = Site::over(path, net) else { return };
             site.play(converse(&site, &mut engine));
         }
+    }
+}
+
+fn chunks_cross_between_the_families_of_addresses(path: Datapath) {
+    for [front_is_new, engine_is_new] in [[true, true], [true, false], [false, true]] {
+        let Some(net) = Network::for_test(1) else { return };
+        let family = |plug: &Plug, new| -> IpAddr {
+            if new { plug.address6().into() } else { plug.address.into() }
+        };
+        let front = family(&net.cable.far, front_is_new);
+        let engine = family(&net.pods[0].cable.far, engine_is_new);
+        let Some((site, mut engine)) = Site::at(path, net, front, engine) else { return };
+        site.play(converse(&site, &mut engine));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gateway_tests::client::{RawClient, post};
 use gateway_tests::gateway::Gateway;
@@ -66,10 +66,21 @@ impl Site {
 
     /// A site over this network, with one scripted engine in its pod.
     pub(crate) fn over(path: Datapath, net: Network) -> Option<(Self, Scripted)> {
+        let (front, pod) = (net.front(), net.pods[0].address());
+        Self::at(path, net, front, pod)
+    }
+
+    /// As [`Site::over`], with the gateway and the engine at these of their addresses.
+    pub(crate) fn at(
+        path: Datapath,
+        net: Network,
+        front: impl Into<IpAddr>,
+        engine: impl Into<IpAddr> + Send,
+    ) -> Option<(Self, Scripted)> {
         let client = Room::new(&net.client, 1).unwrap();
         let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
-        let engine = pod.block_on(Scripted::start_at(net.pods[0].address()));
-        let yaml = config(&net, path, 0, &[engine.addr]);
+        let engine = pod.block_on(Scripted::start_at(engine));
+        let yaml = config(path, (front.into(), 0).into(), &[engine.addr]);
         if !path.is_known(&yaml) {
             return None;
         }
@@ -147,16 +158,15 @@ pub(crate) async fn tell_all(mut exchange: Exchange, stories: Vec<Story>) {
 }
 
 /// The daemon's configuration; it is neither to try again nor to look at engines by itself.
-pub(crate) fn config(net: &Network, path: Datapath, port: u16, engines: &[SocketAddr]) -> String {
+pub(crate) fn config(path: Datapath, listen: SocketAddr, engines: &[SocketAddr]) -> String {
     let mut endpoints = String::new();
     for engine in engines {
         writeln!(endpoints, "  - http://{engine}").unwrap();
     }
     format!(
-        "listen: [\"{}:{port}\"]\nadmin: {{ listen: \"127.0.0.1:0\" }}\nauth: none\n\
+        "listen: [\"{listen}\"]\nadmin: {{ listen: \"127.0.0.1:0\" }}\nauth: none\n\
          log: {{ access: off }}\ndrain: {{ settle: 0s }}\ndefaultPool: p\n\
          pools:\n- name: p\n  metrics: off\n  health: off\n  retry: off\n  ejection: off\n{}  endpoints:\n{endpoints}",
-        net.front(),
         path.pool()
     )
 }

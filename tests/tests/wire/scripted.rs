@@ -4,7 +4,7 @@
 //! listing that the gateway asks for by itself is refused, as by an engine that
 //! has none.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use gateway_tests::place::Place;
 use gateway_tests::wait::soon;
@@ -35,8 +35,8 @@ impl Scripted {
     }
 
     /// Starts one at an address of the namespace this is awaited in.
-    pub(crate) async fn start_at(address: Ipv4Addr) -> Self {
-        Self::over(TcpListener::bind((address, 0)).await.unwrap())
+    pub(crate) async fn start_at(address: impl Into<IpAddr>) -> Self {
+        Self::over(TcpListener::bind((address.into(), 0)).await.unwrap())
     }
 
     fn over(listener: TcpListener) -> Self {
