@@ -34,9 +34,9 @@ const BALANCE_REL: f64 = 1.5;
 pub enum OnHit {
     /// The worker that the tree's node names (`sglang-router` 0.3, SMG until 1.3).
     FirstHolder,
-    /// The least loaded of all that hold it, unless its load is above both 1.5 times and 64
-    /// more than the mean: then the least loaded of all workers (SMG since). This
-    /// check per pick replaces the check for imbalance.
+    /// The least loaded of all that hold it, unless that has far more than the mean: then
+    /// the least loaded of all workers (SMG 1.13). This gate per pick replaces the check for
+    /// imbalance.
     LeastLoadedHolder,
     /// The worker of the request's session if it names one that is known; else as
     /// [`Self::FirstHolder`] (vllm-project/router). A worker that is gone is taken out of the tree.
@@ -75,13 +75,15 @@ impl CacheAware {
         most - least > BALANCE_ABS && f64::from(most) > BALANCE_REL * f64::from(least)
     }
 
-    /// SMG's gate: whether a holder has so much more than the others that the cache is
-    /// not worth it.
+    /// SMG's gate: whether a holder's load is above both 1.5 times the mean and the mean
+    /// plus a margin of 64, or of two standard deviations of so many requests if that is
+    /// less, but no less than 4.
     fn is_overloaded(sight: &Sight<'_>, candidates: &[usize], endpoint: usize) -> bool {
         let total: u32 = candidates.iter().map(|&at| sight.endpoints[at].in_flight).sum();
         let mean = f64::from(total) / candidates.len() as f64;
         let load = f64::from(sight.endpoints[endpoint].in_flight);
-        load > mean * BALANCE_REL && load > mean + f64::from(BALANCE_ABS)
+        let margin = (2.0 * mean.sqrt()).max(4.0).min(f64::from(BALANCE_ABS));
+        load > mean * BALANCE_REL && load > mean + margin
     }
 
     /// Where the request goes; nothing is remembered.

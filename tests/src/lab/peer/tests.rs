@@ -204,13 +204,16 @@ fn first_holder_keeps_a_prefix_that_others_hold_too() {
 fn smg_spills_a_holder_that_is_far_above_the_mean() {
     let mut router = router(4, OnHit::LeastLoadedHolder);
     router.picked(asked(&prompt(&[1])), 3, Time::ZERO);
-    let goes = |load: u32| {
-        let endpoints = [busy(20), busy(10), busy(30), busy(load)];
-        chosen(&router, &prompt(&[1]), &endpoints)
+    let goes = |others: [u32; 3], load: u32| {
+        let [a, b, c] = others.map(busy);
+        chosen(&router, &prompt(&[1]), &[a, b, c, busy(load)])
     };
-    // The gate opens at load > mean + 64, with mean = (60 + load)/4: above 105.33.
-    assert_eq!(goes(105), Some(3));
-    assert_eq!(goes(106), Some(1));
+    // Above 1.5 times the mean of (60 + load)/4, that is above 36.
+    assert_eq!(goes([20, 10, 30], 36), Some(3));
+    assert_eq!(goes([20, 10, 30], 37), Some(1));
+    // Above the mean plus four: 5 is not above 1.25 + 4, 6 is above 1.5 + 4.
+    assert_eq!(goes([0, 0, 0], 5), Some(3));
+    assert_eq!(goes([0, 0, 0], 6), Some(0));
 }
 
 #[test]
