@@ -102,6 +102,7 @@ mod tests {
             outcomes: (0..500).map(outcome).collect(),
             samples: (0..90).map(sample).collect(),
             counted_from: Time::ZERO,
+            counted_until: None,
             end: at(30_000),
             endpoints: 3,
         }
