@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod ours;
 pub mod outcome;
 pub mod peer;
+pub mod plan;
 pub mod plot;
 pub mod policy;
 pub mod report;

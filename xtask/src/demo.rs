@@ -22,7 +22,6 @@ mod load;
 mod plan;
 mod progress;
 mod report;
-mod stream;
 
 use plan::Plan;
 use report::{Report, Run};

@@ -15,6 +15,7 @@ mod fleet;
 mod fuzz;
 mod lab;
 mod machine;
+mod stream;
 mod test;
 
 /// Everything a developer runs in this repository.

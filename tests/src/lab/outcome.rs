@@ -177,6 +177,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the values are exact")]
 mod tests {
     use super::*;
 

@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use super::{install, message};
 use crate::child::{Child, free_addresses};
 
-mod config;
+pub(crate) mod config;
 
 /// How long a proxy may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);

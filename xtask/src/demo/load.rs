@@ -9,7 +9,7 @@ use tokio::time::{self, MissedTickBehavior};
 
 use super::plan::Plan;
 use super::progress::Progress;
-use super::stream::{self, Answer};
+use crate::stream::{self, Answer};
 
 /// How long the last answers may take after the last arrival, as a multiple of the
 /// plan's length, plus a constant.
@@ -56,7 +56,7 @@ async fn send_all(address: SocketAddr, policy: &str, plan: &Plan) -> Outcome {
                 let Some(arrival) = arrivals.next() else { continue };
                 let body = arrival.body.clone();
                 requests.spawn(time::timeout_at(deadline.into(), async move {
-                    stream::chat(address, &body).await
+                    stream::ask(address, "/v1/chat/completions", &body).await
                 }));
             }
             Some(done) = requests.join_next() => {

@@ -56,7 +56,8 @@ impl Run {
         let mut share: BTreeMap<String, f64> =
             names.values().map(|name| ((*name).to_owned(), 0.0)).collect();
         for answer in answers {
-            let name = names.get(&answer.endpoint).copied().unwrap_or(&answer.endpoint);
+            let endpoint = answer.endpoint.as_deref().unwrap_or("unknown");
+            let name = names.get(endpoint).copied().unwrap_or(endpoint);
             *share.entry(name.to_owned()).or_default() += 1.0 / answers.len() as f64;
         }
         for share in share.values_mut() {
@@ -137,14 +138,14 @@ impl Report {
 #[cfg(test)]
 #[allow(clippy::float_cmp, reason = "the expected values are exact")]
 mod tests {
-    use super::super::stream::Answer;
     use super::*;
+    use crate::stream::Answer;
 
     fn run(policy: &str, ttfts: &[u64]) -> Run {
         let answers = ttfts.iter().enumerate().map(|(index, ttft)| Answer {
             ttft: Duration::from_millis(*ttft),
             output_tokens: 10,
-            endpoint: format!("127.0.0.1:{}", index % 2),
+            endpoint: Some(format!("127.0.0.1:{}", index % 2)),
         });
         let outcome = Outcome {
             answers: answers.collect(),

@@ -8,7 +8,7 @@ use crate::bench::message::MODEL;
 
 /// Envoy's circuit breakers default to 1,024 connections and would refuse the
 /// memory test; the route's timeout of 15 s would end long streams.
-pub(super) fn envoy(Setting { listen, upstreams, .. }: &Setting<'_>) -> String {
+pub(crate) fn envoy(Setting { listen, upstreams, .. }: &Setting<'_>) -> String {
     let mut endpoints = String::new();
     for upstream in *upstreams {
         let _ = write!(

@@ -17,26 +17,26 @@ const HEAD_BYTES: usize = 16 * 1024;
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// From connecting to the first piece of text.
-    pub(super) ttft: Duration,
+    pub(crate) ttft: Duration,
     /// As the engine counted them.
-    pub(super) output_tokens: u64,
-    /// Address of the endpoint that answered.
-    pub(super) endpoint: String,
+    pub(crate) output_tokens: u64,
+    /// Address of the endpoint that answered, where the gateway names it.
+    pub(crate) endpoint: Option<String>,
 }
 
-/// Sends `body` as a chat completion and reads the answer to its end.
+/// Sends `body` to `path`, of the chat or the completions API, and reads the answer to its end.
 ///
 /// # Errors
 ///
 /// When the answer is not a complete stream with text in it.
-pub(super) async fn chat(address: SocketAddr, body: &str) -> Result<Answer> {
+pub(crate) async fn ask(address: SocketAddr, path: &str, body: &str) -> Result<Answer> {
     let started = Instant::now();
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
          accept: text/event-stream\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
@@ -76,8 +76,8 @@ pub(super) async fn chat(address: SocketAddr, body: &str) -> Result<Answer> {
     })
 }
 
-/// The endpoint that answers and the length of the head, once it is complete.
-fn read_head(received: &[u8]) -> Result<Option<(String, usize)>> {
+/// The endpoint that answers, if it is named, and the length of the head, once it is complete.
+fn read_head(received: &[u8]) -> Result<Option<(Option<String>, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(length) = response.parse(received)? else { return Ok(None) };
@@ -91,8 +91,7 @@ fn read_head(received: &[u8]) -> Result<Option<(String, usize)>> {
     if value("transfer-encoding").as_deref() != Some("chunked") {
         bail!("the answer is not streamed");
     }
-    let endpoint = value("x-inference-gateway-endpoint");
-    Ok(Some((endpoint.context("the answer does not name its endpoint")?, length)))
+    Ok(Some((value("x-inference-gateway-endpoint"), length)))
 }
 
 /// Reads the events of a chunked body.
@@ -118,12 +117,15 @@ struct Chunk {
     usage: Option<Usage>,
 }
 
+/// Of the chat API with a delta, of the completions API with a text.
 #[derive(Debug, Deserialize)]
 struct Choice {
+    #[serde(default)]
     delta: Delta,
+    text: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Delta {
     content: Option<String>,
 }
@@ -131,6 +133,12 @@ struct Delta {
 #[derive(Debug, Deserialize)]
 struct Usage {
     completion_tokens: u64,
+}
+
+impl Choice {
+    fn text(&self) -> Option<&String> {
+        self.text.as_ref().or(self.delta.content.as_ref())
+    }
 }
 
 impl Events {
@@ -168,7 +176,7 @@ impl Events {
         }
         let chunk: Chunk = serde_json::from_slice(data)
             .with_context(|| format!("unknown event {}", String::from_utf8_lossy(data)))?;
-        let mut texts = chunk.choices.iter().filter_map(|choice| choice.delta.content.as_ref());
+        let mut texts = chunk.choices.iter().filter_map(Choice::text);
         self.has_text |= texts.any(|text| !text.is_empty());
         self.output_tokens =
             chunk.usage.map(|usage| usage.completion_tokens).or(self.output_tokens);
@@ -186,7 +194,9 @@ mod tests {
     #[test]
     fn the_head_names_the_endpoint() {
         let (endpoint, length) = read_head(HEAD.as_bytes()).unwrap().unwrap();
-        assert_eq!((endpoint.as_str(), length), ("127.0.0.1:1", HEAD.len()));
+        assert_eq!((endpoint.as_deref(), length), (Some("127.0.0.1:1"), HEAD.len()));
+        let silent = HEAD.replace("X-Inference-Gateway-Endpoint: 127.0.0.1:1\r\n", "");
+        assert_eq!(read_head(silent.as_bytes()).unwrap(), Some((None, silent.len())));
         assert!(read_head(&HEAD.as_bytes()[..30]).unwrap().is_none());
     }
 
@@ -200,18 +210,20 @@ mod tests {
     fn first_text_and_usage_are_found_however_the_stream_is_cut() {
         let role =
             "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
-        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+        let chat = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+        let completion = "data: {\"choices\":[{\"text\":\"Hi\"}]}\n\n";
         let usage =
             "data: {\"choices\":[],\"usage\":{\"completion_tokens\":7}}\n\ndata: [DONE]\n\n";
-        let body: String =
-            [role, text, usage, ""].map(|data| format!("{:x}\r\n{data}\r\n", data.len())).concat();
-        for size in [1, 7, body.len()] {
+        let body = |text: &str| -> String {
+            [role, text, usage, ""].map(|data| format!("{:x}\r\n{data}\r\n", data.len())).concat()
+        };
+        for (body, size) in [(body(chat), 1), (body(chat), 7), (body(completion), usize::MAX)] {
             let mut events = Events::default();
             let role_only = format!("{:x}\r\n{role}", role.len());
             events.feed(role_only.as_bytes()).unwrap();
             assert!(!events.has_text);
             let mut ended = false;
-            for piece in body.as_bytes()[role_only.len()..].chunks(size) {
+            for piece in body.as_bytes()[role_only.len()..].chunks(size.min(body.len())) {
                 ended = events.feed(piece).unwrap();
             }
             assert_eq!((events.has_text, events.output_tokens, ended), (true, Some(7), true));

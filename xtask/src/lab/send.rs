@@ -1,0 +1,137 @@
+//! Sends a plan's requests, each at its moment, whatever became of those before.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time;
+
+use crate::stream::{self, Answer};
+
+/// How long the last answers may take after the last arrival.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// A request of a plan.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Planned {
+    pub(super) at_ms: f64,
+    pub(super) body: String,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) at_ms: f64,
+    /// After the first one was due.
+    pub(super) finished: Duration,
+    pub(super) result: Result<Answer, String>,
+}
+
+/// The figures of a run, as the lab's summary has them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Figures {
+    pub(super) ttft_ms: Percentiles,
+    pub(super) output_tokens_per_s: f64,
+    /// Requests without an answer; the lab's own rows have none.
+    #[serde(default)]
+    pub(super) failed: usize,
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Percentiles {
+    pub(super) p50: f64,
+    pub(super) p95: f64,
+    pub(super) p99: f64,
+}
+
+/// Sends all of `requests` to the gateway at `address`.
+///
+/// One thread sends and measures: it is idle most of the time, and engines and gateway
+/// have the rest of the machine.
+///
+/// # Errors
+///
+/// When no runtime can be made; requests that fail are part of the outcome.
+pub(super) fn send(address: SocketAddr, requests: &[Planned]) -> Result<Vec<Sent>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(send_all(address, requests)))
+}
+
+async fn send_all(address: SocketAddr, requests: &[Planned]) -> Vec<Sent> {
+    let started = Instant::now();
+    let mut answers = JoinSet::new();
+    for Planned { at_ms, body } in requests {
+        let (at_ms, body) = (*at_ms, body.clone());
+        let due = started + Duration::from_secs_f64(at_ms / 1e3);
+        time::sleep_until(due.into()).await;
+        answers.spawn(async move {
+            let ask = stream::ask(address, "/v1/completions", &body);
+            let result = match time::timeout(PATIENCE, ask).await {
+                Ok(answer) => answer.map_err(|error| format!("{error:#}")),
+                Err(late) => Err(late.to_string()),
+            };
+            Sent { at_ms, finished: started.elapsed(), result }
+        });
+    }
+    answers.join_all().await
+}
+
+impl Figures {
+    /// Of the requests that were due at `warm_up_ms` or later. A request without an answer
+    /// waited for `never_ms`.
+    pub(super) fn of(sent: &[Sent], warm_up_ms: f64, never_ms: f64) -> Self {
+        let counted: Vec<&Sent> = sent.iter().filter(|sent| sent.at_ms >= warm_up_ms).collect();
+        let answers = counted.iter().filter_map(|sent| sent.result.as_ref().ok());
+        let wait = |sent: &&Sent| match &sent.result {
+            Ok(answer) => answer.ttft.as_secs_f64() * 1e3,
+            Err(_) => never_ms,
+        };
+        let mut waits: Vec<f64> = counted.iter().map(wait).collect();
+        waits.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| {
+            let rank = (share * waits.len() as f64).ceil() as usize;
+            waits.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+        };
+        let tokens: u64 = answers.clone().map(|answer| answer.output_tokens).sum();
+        let last = counted.iter().map(|sent| sent.finished).max().unwrap_or_default();
+        let seconds = last.as_secs_f64() - warm_up_ms / 1e3;
+        Self {
+            ttft_ms: Percentiles { p50: at(0.5), p95: at(0.95), p99: at(0.99) },
+            output_tokens_per_s: if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 },
+            failed: counted.len() - answers.count(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the expected values are exact")]
+mod tests {
+    use super::*;
+
+    fn sent(at_ms: f64, ttft_ms: Option<u64>) -> Sent {
+        let answer =
+            |ttft| Answer { ttft: Duration::from_millis(ttft), output_tokens: 10, endpoint: None };
+        Sent {
+            at_ms,
+            finished: Duration::from_secs(3),
+            result: ttft_ms.map(answer).ok_or_else(|| "lost".to_owned()),
+        }
+    }
+
+    #[test]
+    fn figures_leave_the_warm_up_out_and_count_failures_as_slowest() {
+        let sent = [
+            sent(0.0, Some(9_000)),
+            sent(1000.0, Some(100)),
+            sent(1500.0, Some(300)),
+            sent(1800.0, Some(200)),
+            sent(1900.0, None),
+        ];
+        let figures = Figures::of(&sent, 1000.0, 1e6);
+        assert_eq!(figures.ttft_ms, Percentiles { p50: 200.0, p95: 1e6, p99: 1e6 });
+        assert_eq!((figures.output_tokens_per_s, figures.failed), (15.0, 1));
+    }
+}
