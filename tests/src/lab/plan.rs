@@ -36,7 +36,7 @@ pub struct Plan {
     pub requests: Vec<Planned>,
     /// Requests that are sent earlier do not count, in milliseconds.
     pub warm_up_ms: f64,
-    /// What virtual time says, per policy.
+    /// What virtual time says, per policy and run.
     pub predictions: Vec<Row>,
 }
 

@@ -30,6 +30,10 @@ struct Args {
     /// Most engines; a larger fleet is thinned out evenly.
     #[arg(long, default_value_t = 8)]
     engines: usize,
+    /// Runs per policy. Arrivals are the same in all; what differs is chance in the
+    /// gateway: the phase of its readings, and who is picked among equals.
+    #[arg(long, default_value_t = 20)]
+    runs: u64,
     /// Policies to predict, by name, separated by commas.
     #[arg(long, value_delimiter = ',')]
     policies: Vec<String>,
@@ -45,14 +49,14 @@ fn main() -> Result<()> {
     let scenario = scaled_down(entry, &args);
     let mut plan = Plan::of(&scenario, args.load, args.seed)?;
     for name in &args.policies {
-        let summary = runner::run(&scenario, &contender(name)?, args.seed).summary();
-        plan.predictions.push(Row {
+        let contender = contender(name)?;
+        plan.predictions.extend((0..args.runs).map(|seed| Row {
             scenario: scenario.name.clone(),
             policy: name.clone(),
-            seed: args.seed,
+            seed,
             load: args.load,
-            summary,
-        });
+            summary: runner::run(&scenario, &contender, seed).summary(),
+        }));
     }
     println!("{}", serde_json::to_string(&plan)?);
     Ok(())

@@ -9,7 +9,10 @@
 //!   the three differ in which ([`OnHit`]).
 //! - **Miss**: the least loaded worker (older versions: the one with the smallest tree).
 //!
-//! Least loaded is by load, then by requests served, then by place in the list.
+//! They also differ in who is the least loaded among equals: anyone in `sglang-router`,
+//! the first of the list in `vllm-router`, the one that served least in SMG. On an idle
+//! fleet that is most of the decision.
+//!
 //! The tree learns where each prompt went, whatever the reason.
 
 use std::collections::HashMap;
@@ -32,7 +35,7 @@ const BALANCE_REL: f64 = 1.5;
 /// Which holder of a matched prefix gets the request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnHit {
-    /// The worker that the tree's node names (`sglang-router` 0.3, SMG until 1.3).
+    /// The worker that the tree's node names (`sglang-router` 0.3).
     FirstHolder,
     /// The least loaded of all that hold it, unless that has far more than the mean: then
     /// the least loaded of all workers (SMG 1.13). This gate per pick replaces the check for
@@ -64,9 +67,15 @@ impl CacheAware {
         }
     }
 
-    fn least_loaded(&self, sight: &Sight<'_>, among: &[usize]) -> Option<usize> {
-        let load = |&at: &usize| (sight.endpoints[at].in_flight, self.served[at], at);
-        among.iter().copied().min_by_key(load)
+    fn least_loaded(&self, sight: &Sight<'_>, among: &[usize], rng: &mut Rng) -> Option<usize> {
+        let least = among.iter().map(|&at| sight.endpoints[at].in_flight).min();
+        let equals = among.iter().copied();
+        let mut equals = equals.filter(|&at| Some(sight.endpoints[at].in_flight) == least);
+        match self.on_hit {
+            OnHit::FirstHolder => rng.choice(equals.collect::<Vec<_>>()),
+            OnHit::LeastLoadedHolder => equals.min_by_key(|&at| (self.served[at], at)),
+            OnHit::SessionThenFirstHolder => equals.next(),
+        }
     }
 
     fn is_imbalanced(sight: &Sight<'_>, candidates: &[usize]) -> bool {
@@ -92,8 +101,9 @@ impl CacheAware {
         asked: &Asked<'_>,
         sight: &Sight<'_>,
         candidates: &[usize],
+        rng: &mut Rng,
     ) -> Option<usize> {
-        let least = self.least_loaded(sight, candidates);
+        let least = self.least_loaded(sight, candidates, rng);
         let gated = self.on_hit == OnHit::LeastLoadedHolder;
         if !gated && Self::is_imbalanced(sight, candidates) {
             return least;
@@ -112,7 +122,7 @@ impl CacheAware {
         if gated {
             let holders: Vec<usize> =
                 found.tenants.iter().copied().filter(|at| candidates.contains(at)).collect();
-            let holder = self.least_loaded(sight, &holders);
+            let holder = self.least_loaded(sight, &holders, rng);
             return holder.filter(|&at| !Self::is_overloaded(sight, candidates, at)).or(least);
         }
         let named = found.tenants.first().copied().filter(|at| candidates.contains(at));
@@ -121,9 +131,9 @@ impl CacheAware {
 }
 
 impl Policy for CacheAware {
-    fn decide(&mut self, asked: Asked<'_>, sight: &Sight<'_>, _rng: &mut Rng) -> Decision {
+    fn decide(&mut self, asked: Asked<'_>, sight: &Sight<'_>, rng: &mut Rng) -> Decision {
         let candidates = candidates(&asked, sight);
-        self.choose(&asked, sight, &candidates).map_or(Decision::Shed, Decision::Send)
+        self.choose(&asked, sight, &candidates, rng).map_or(Decision::Shed, Decision::Send)
     }
 
     fn picked(&mut self, asked: Asked<'_>, endpoint: usize, _now: Time) {

@@ -58,7 +58,7 @@ fn router(endpoints: usize, on_hit: OnHit) -> CacheAware {
 /// Where a router would send the request.
 fn chosen(router: &CacheAware, request: &Arc<LabRequest>, endpoints: &[Seen]) -> Option<usize> {
     let all: Vec<usize> = (0..endpoints.len()).collect();
-    router.choose(&asked(request), &sight(endpoints), &all)
+    router.choose(&asked(request), &sight(endpoints), &all, &mut Rng::with_seed(1))
 }
 
 /// Where the request goes; the policy hears of it.
@@ -217,11 +217,24 @@ fn smg_spills_a_holder_that_is_far_above_the_mean() {
 }
 
 #[test]
-fn cold_prompts_go_to_the_least_loaded_then_to_who_served_least() {
-    let mut router = router(3, OnHit::FirstHolder);
-    let endpoints = [busy(1), busy(0), busy(0)];
-    assert_eq!(send(&mut router, &prompt(&[1]), &endpoints), 1);
-    assert_eq!(send(&mut router, &prompt(&[2]), &endpoints), 2);
+fn equally_loaded_workers_are_told_apart_in_three_ways() {
+    let endpoints = [busy(0), busy(0), busy(1)];
+    let served = |on_hit| {
+        let (mut router, mut served) = (router(3, on_hit), [0; 3]);
+        let mut rng = Rng::with_seed(3);
+        for number in 0..1000 {
+            let request = prompt(&[number]);
+            let decision = router.decide(asked(&request), &sight(&endpoints), &mut rng);
+            let Decision::Send(at) = decision else { panic!("{decision:?}") };
+            router.picked(asked(&request), at, Time::ZERO);
+            served[at] += 1;
+        }
+        served
+    };
+    assert_eq!(served(OnHit::LeastLoadedHolder), [500, 500, 0]);
+    assert_eq!(served(OnHit::SessionThenFirstHolder), [1000, 0, 0]);
+    let by_chance = served(OnHit::FirstHolder);
+    assert!((450..550).contains(&by_chance[0]) && by_chance[2] == 0, "{by_chance:?}");
 }
 
 #[test]
