@@ -15,6 +15,7 @@ pub mod drain;
 pub mod endpoint;
 mod fetch;
 pub mod gateway;
+pub mod kernel;
 pub mod metrics;
 mod models;
 pub mod pool;

@@ -6,6 +6,8 @@
 use anyhow::Result;
 use clap::Subcommand;
 
+use crate::ebpf;
+
 mod datapath;
 mod decide;
 mod event;
@@ -36,6 +38,7 @@ pub(crate) enum Bench {
 ///
 /// When it cannot be set up, or what it measures gives a wrong answer.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
+    ebpf::prepare()?;
     match bench {
         Bench::Datapath(options) => datapath::run(options),
         Bench::Decide(options) => decide::run(options),

@@ -31,7 +31,11 @@ const QUICK: &[Named] = &[
     ("licences and duplicates", deny::run),
 ];
 
-const COMPILING: &[Named] = &[("clippy", rust::clippy), ("documentation", rust::documentation)];
+const COMPILING: &[Named] = &[
+    ("clippy", rust::clippy),
+    ("kernel programs", rust::kernel_programs),
+    ("documentation", rust::documentation),
+];
 
 /// Runs the checks.
 ///

@@ -16,7 +16,7 @@ use clap::Args;
 
 use crate::bench::figures;
 use crate::fleet::{Build, Engines, Gateway, Programs};
-use crate::machine;
+use crate::{ebpf, machine};
 
 mod load;
 mod plan;
@@ -75,6 +75,7 @@ struct Site {
 /// When something cannot be built or started, or the gateway gives wrong answers.
 pub(crate) fn run(options: &Demo) -> Result<()> {
     println!("building the gateway and the simulated model servers (release)");
+    ebpf::prepare()?;
     let programs = Programs::build(Build::Release)?;
     let plan = Plan::new(MODEL, SEED, options.rate, Duration::from_secs(options.seconds));
     println!("{}\n", introduction(&plan, options.rate));

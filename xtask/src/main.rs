@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod child;
 mod demo;
+mod ebpf;
 mod fleet;
 mod fuzz;
 mod lab;
@@ -31,6 +32,7 @@ enum Command {
     /// Measures, beside a baseline each.
     #[command(subcommand)]
     Bench(bench::Bench),
+    BuildEbpf(ebpf::BuildEbpf),
     Check(check::Check),
     Demo(demo::Demo),
     Fuzz(fuzz::Fuzz),
@@ -41,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Bench(bench) => bench::run(&bench),
+        Command::BuildEbpf(_) => ebpf::run(),
         Command::Check(check) => check::run(&check),
         Command::Demo(demo) => demo::run(&demo),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),

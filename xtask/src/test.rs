@@ -8,7 +8,7 @@
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::machine;
+use crate::{ebpf, machine};
 
 mod clients;
 mod engines;
@@ -57,6 +57,7 @@ pub(crate) fn run(options: &Test) -> Result<()> {
     let filter = options.filter.as_deref();
     let mut tally = Tally::default();
     network_tools()?;
+    ebpf::prepare()?;
     match options.tier {
         Tier::All => {
             tally += rust::run(rust::Scope::Everything, filter)?;

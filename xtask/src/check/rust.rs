@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::machine;
+use crate::{ebpf, machine};
 
 /// The fuzz targets are a workspace of their own.
 const FUZZ: &[&str] = &["--manifest-path", "fuzz/Cargo.toml"];
@@ -12,6 +12,7 @@ const FUZZ: &[&str] = &["--manifest-path", "fuzz/Cargo.toml"];
 pub(super) fn format() -> Result<()> {
     let failure = "run `cargo fmt --all`";
     run(machine::cargo(&["fmt", "--all", "--check"])?, failure)?;
+    run(ebpf::plain_cargo(&["fmt", "--check"])?, "run `cargo fmt` in gateway-ebpf")?;
     if !machine::workspace().join("fuzz/Cargo.toml").exists() {
         return Ok(());
     }
@@ -24,6 +25,11 @@ pub(super) fn clippy() -> Result<()> {
     let arguments =
         ["clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     run(machine::cargo(&arguments)?, "clippy has found something")
+}
+
+/// Clippy cannot read them: it would need the compiler that builds them.
+pub(super) fn kernel_programs() -> Result<()> {
+    ebpf::build(ebpf::Warnings::Deny).map(drop)
 }
 
 pub(super) fn documentation() -> Result<()> {
