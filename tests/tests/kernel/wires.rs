@@ -1,6 +1,8 @@
 //! Bad wires: what is lost is sent again, what is doubled is heard once, what is out of
 //! order is put into order.
 
+use std::time::Duration;
+
 use gateway_tests::client::RawClient;
 use gateway_tests::net::{Faults, Namespace, Network};
 use tokio::task::JoinSet;
@@ -12,6 +14,7 @@ use super::{on_every_path, size};
 
 on_every_path!(
     doubled_packets_are_heard_once,
+    late_duplicates_change_nothing,
     lost_packets_come_again,
     overtaken_packets_find_their_place,
     streams_survive_everything_at_once,
@@ -23,6 +26,12 @@ fn lost_packets_come_again(path: Datapath) {
 
 fn doubled_packets_are_heard_once(path: Datapath) {
     converse(path, Faults { duplicate: 0.1, ..Faults::default() });
+}
+
+/// A handshake's packets, too, come once more when the connection is in use.
+fn late_duplicates_change_nothing(path: Datapath) {
+    let held = Duration::from_millis(30);
+    converse(path, Faults { duplicate: 0.5, reorder: 0.2, held, ..Faults::default() });
 }
 
 fn overtaken_packets_find_their_place(path: Datapath) {

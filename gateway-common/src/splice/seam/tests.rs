@@ -4,9 +4,16 @@ use super::*;
 
 /// A stream and its seam, with numbers that may wrap anywhere.
 fn seams() -> impl Strategy<Value = Seam> {
-    (any::<[u32; 4]>(), 0..1_u32 << 30).prop_map(|([up_wire, down_wire, up_shift, down_shift], length)| {
-        Seam { up_wire, down_wire, up_shift, down_shift, length, settled: false }
-    })
+    (any::<[u32; 4]>(), 0..1_u32 << 30).prop_map(
+        |([up_wire, down_wire, up_shift, down_shift], length)| Seam {
+            up_wire,
+            down_wire,
+            up_shift,
+            down_shift,
+            length,
+            settled: false,
+        },
+    )
 }
 
 proptest! {
