@@ -191,3 +191,46 @@ proptest! {
         prop_assert_eq!(watch(cut(&body, &lengths), Limits::USER), whole(&body));
     }
 }
+
+/// What the tracker makes of a size line alone.
+fn tracked(line: &[u8]) -> Option<SizeLine> {
+    let mut tracker = ChunkTracker::with_limits(Limits::KERNEL);
+    let step = tracker.next(line);
+    let size = u32::try_from(tracker.remaining()).ok()?;
+    let is_last = size == 0 && matches!(tracker.state, State::TrailerStart);
+    let is_plain = !line[..step.consumed].contains(&b';');
+    let is_line = step.kind == Kind::Framing && (size > 0 || is_last) && is_plain;
+    (is_line && step.consumed <= SIZE_LINE)
+        .then_some(SizeLine { line: step.consumed as u32, size })
+}
+
+proptest! {
+    #[test]
+    fn kernel_reads_size_lines_as_the_tracker_does(
+        digits in "[0-9a-fA-F]{0,8}",
+        end in prop::sample::select(std::vec!["\r\n", "\r", "\n", ";x\r\n", " \r\n", "g\r\n", "\rx", ""]),
+        after in any::<[u8; 8]>(),
+    ) {
+        let line = [digits.as_bytes(), end.as_bytes(), &after].concat();
+        let window = std::array::from_fn(|at| line[at]);
+        prop_assert_eq!(size_line(window), tracked(&line));
+    }
+
+    #[test]
+    fn kernel_is_never_more_lenient_than_the_tracker(window in any::<[u8; SIZE_LINE]>()) {
+        if let Some(line) = size_line(window) {
+            prop_assert_eq!(Some(line), tracked(&window));
+        }
+    }
+}
+
+#[test]
+fn kernel_reads_what_engines_send() {
+    let read = |text: &[u8]| size_line(std::array::from_fn(|at| text.get(at).copied().unwrap_or(0)));
+    assert_eq!(read(b"1a3\r\nd"), Some(SizeLine { line: 5, size: 0x1a3 }));
+    assert_eq!(read(b"FfFfFf\r\n"), Some(SizeLine { line: 8, size: 0xff_ffff }));
+    assert_eq!(read(b"0\r\n\r\n"), Some(SizeLine { line: 3, size: 0 }));
+    for broken in [&b"\r\n"[..], b"12", b"12\r", b"12\n", b"1 \r\n", b"1;a\r\n", b"1234567\r\n", b"@1\r\n", b"\x80\r\n"] {
+        assert_eq!(read(broken), None, "{broken:?}");
+    }
+}

@@ -29,39 +29,44 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
     if packet.has(FIN | RST) {
         slot.ended = 1;
     }
+    if packet.has(RST) && number != 0 && is_over(flow, &seam, mark) {
+        // The client will never acknowledge what it has not.
+        flow.settled = 1;
+    }
     let told = seam.ack_to_local(packet.ack);
     let to_endpoint = seam.length > 0
         && !was_settled
         && packet.has(ACK)
         && !packet.has(RST)
         && !before(packet.ack, seam.down_wire);
-    let is_moving = mark.end == seam.up_end() && flow.frozen == 0;
     let to_local = !to_endpoint
-        || !is_moving
+        || is_over(flow, &seam, mark)
         || packet.length > 0
         || packet.has(FIN | RST | SYN | URGENT)
         || packet.seq != slot.own_ack
         || told != slot.told_ack;
-    if !to_local {
-        return acknowledge(ctx, packet, packet.ack, flow, up, &seam, edge);
-    }
-    slot.told_ack = told;
-    let offered = distance(told, seam.edge_to_local(edge)) >> slot.peer_scale;
-    let window = if offered > 0xffff { 0xffff } else { offered as u16 };
-    let (ack, window) = if packet.has(ACK) { (told, window) } else { (packet.ack, packet.window) };
+    let mut packet = *packet;
     let client_ack = packet.ack;
-    if !packet.renumber(ctx, packet.seq, ack, window) {
-        return DROP;
+    if to_local {
+        slot.told_ack = told;
+        let offered = distance(told, seam.edge_to_local(edge)) >> slot.peer_scale;
+        let offered = if offered > 0xffff { 0xffff } else { offered as u16 };
+        let (ack, window) =
+            if packet.has(ACK) { (told, offered) } else { (packet.ack, packet.window) };
+        if !packet.renumber(ctx, packet.seq, ack, window) {
+            return failed();
+        }
+        if !to_endpoint {
+            return NEXT;
+        }
+        if !packet::deliver_copy(ctx) {
+            return failed();
+        }
+        // The checksum is another one now.
+        let Some(again) = Packet::read(ctx) else { return failed() };
+        packet = again;
     }
-    if !to_endpoint {
-        return NEXT;
-    }
-    if !packet::deliver_copy(ctx) {
-        return failed();
-    }
-    // The checksum is another one now.
-    let Some(packet) = Packet::read(ctx) else { return failed() };
-    acknowledge(ctx, &packet, client_ack, flow, up, &seam, edge)
+    acknowledge(ctx, packet, client_ack, flow, up, &seam, edge)
 }
 
 /// To the client: what the local socket sends stands behind what was moved.
@@ -126,12 +131,17 @@ fn settle(flow: &mut Flow, number: u32, seam: Seam, mark: Mark, packet: &Packet)
     if number == 0 || seam.settled || !packet.has(ACK) {
         return seam;
     }
-    let is_over = flow.frozen != 0 || mark.end != seam.up_end();
-    if is_over && seam.arrived(packet.ack) == seam.length && !before(packet.ack, seam.down_wire) {
+    if is_over(flow, &seam, mark) && seam.arrived(packet.ack) == seam.length && !before(packet.ack, seam.down_wire) {
         flow.settled = 1;
         return Seam { settled: true, ..seam };
     }
     seam
+}
+
+/// Whether nothing more can be moved at this seam.
+#[inline(always)]
+fn is_over(flow: &Flow, seam: &Seam, mark: Mark) -> bool {
+    flow.frozen != 0 || mark.end != seam.up_end()
 }
 
 /// What the client has and takes; old packets tell nothing new.
@@ -151,7 +161,7 @@ fn note_peer(slot: &mut Slot, ack: u32, edge: u32) {
 #[inline(always)]
 fn acknowledge(
     ctx: &TcContext,
-    packet: &Packet,
+    mut packet: Packet,
     client_ack: u32,
     flow: &Flow,
     up: &Slot,
@@ -167,7 +177,6 @@ fn acknowledge(
         ack,
         window: if offered > 0xffff { 0xffff } else { offered as u16 },
     };
-    let mut packet = *packet;
     if !packet.acknowledge_as(ctx, &flow.up, &numbers, flow.up_ifindex) {
         return failed();
     }

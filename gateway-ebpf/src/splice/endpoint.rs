@@ -10,7 +10,7 @@ use super::frames::Frames;
 use super::packet::{ACK, FIN, Numbers, PSH, Packet, RST};
 use super::{NEXT, REDIRECT, maps};
 
-/// How often a packet is looked at anew because another CPU was faster.
+/// How often a packet's account is tried anew because another CPU was faster.
 const ROUNDS: u32 = 4;
 
 /// From the endpoint: whole chunks of an open flow go to the client, everything else
@@ -27,52 +27,76 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
     if packet.has(FIN | RST) {
         slot.ended = 1;
     }
+    let mut seam = maps::seam(flow, Mark::unpack(maps::load(&slot.mark)));
+    let is_armed = packet.length > 0 && number != 0 && maps::load(&flow.open) != 0;
+    if !(is_armed && moved(ctx, packet, flow, number, slot, down, &mut seam)) {
+        let Some(now) = passed(packet, flow, slot) else { return failed() };
+        seam = now;
+        if seam.length == 0 || !matches!(seam.from_endpoint(packet.seq), From::Moved(_)) {
+            return deliver(ctx, packet, &seam);
+        }
+        maps::count(|counters| counters.resent += 1);
+    }
+    forward(ctx, packet, flow, down, &seam)
+}
+
+/// Accounts for a packet that goes to the client; false when it does not.
+#[inline(always)]
+fn moved(
+    ctx: &TcContext,
+    packet: &Packet,
+    flow: &mut Flow,
+    number: u32,
+    slot: &mut Slot,
+    down: &Slot,
+    seam: &mut Seam,
+) -> bool {
+    let word = maps::load(&slot.mark);
+    let mark = Mark::unpack(word);
+    *seam = maps::seam(flow, mark);
+    let frames = match fit(ctx, packet, flow, mark, seam, slot, down) {
+        Ok(frames) => frames,
+        Err(why) => {
+            if let Some(why) = why {
+                maps::stopped(flow, why);
+            }
+            return false;
+        }
+    };
+    let next = Mark {
+        moved: mark.moved.wrapping_add(packet.length),
+        end: mark.end.wrapping_add(packet.length),
+    };
+    if !maps::exchange(&mut slot.mark, word, next.pack()) {
+        return false;
+    }
+    account(ctx, packet, flow, number, &frames);
+    seam.length += packet.length;
+    true
+}
+
+/// Accounts for a packet that goes to the local socket, or that is sent again, and
+/// returns the seam that it stands at. `None` when four other CPUs were faster.
+#[inline(always)]
+fn passed(packet: &Packet, flow: &Flow, slot: &mut Slot) -> Option<Seam> {
+    let end = packet.seq.wrapping_add(packet.length);
     let mut round = 0;
     while round < ROUNDS {
         round += 1;
         let word = maps::load(&slot.mark);
         let mark = Mark::unpack(word);
         let seam = maps::seam(flow, mark);
-        if packet.length > 0 && number != 0 && maps::load(&flow.open) != 0 {
-            match fit(ctx, packet, flow, mark, &seam, slot, down) {
-                Ok(frames) => {
-                    let moved = Mark {
-                        moved: mark.moved.wrapping_add(packet.length),
-                        end: mark.end.wrapping_add(packet.length),
-                    };
-                    if !maps::exchange(&mut slot.mark, word, moved.pack()) {
-                        continue;
-                    }
-                    account(ctx, packet, flow, number, &frames);
-                    return forward(ctx, packet, flow, down, &seam, packet.length);
-                }
-                Err(Some(why)) => maps::stopped(flow, why),
-                Err(None) => {}
-            }
+        // Of what is sent again only the part before the seam's end is looked at; the
+        // rest comes again by itself.
+        let is_again = seam.length > 0 && matches!(seam.from_endpoint(packet.seq), From::Moved(_));
+        if packet.length == 0 || is_again || !before(mark.end, end) {
+            return Some(seam);
         }
-        let end = packet.seq.wrapping_add(packet.length);
-        if let From::Moved(_) = seam.from_endpoint(packet.seq)
-            && seam.length > 0
-        {
-            // Sent again; the part that lies behind the seam comes again by itself.
-            maps::count(|counters| counters.resent += 1);
-            let room = distance(packet.seq, seam.up_end());
-            return forward(ctx, packet, flow, down, &seam, earlier_length(packet.length, room));
+        if maps::exchange(&mut slot.mark, word, Mark { end, ..mark }.pack()) {
+            return Some(seam);
         }
-        if packet.length > 0 && before(mark.end, end) {
-            let passed = Mark { end, ..mark };
-            if !maps::exchange(&mut slot.mark, word, passed.pack()) {
-                continue;
-            }
-        }
-        return deliver(ctx, packet, &seam);
     }
-    // Four other packets of one connection at the same moment: its sender sends it again.
-    failed()
-}
-
-const fn earlier_length(length: u32, room: u32) -> u32 {
-    if length < room { length } else { room }
+    None
 }
 
 /// Whether the kernel may move this packet. `Err(None)` when it is one that has been
@@ -131,24 +155,18 @@ fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frame
     });
 }
 
-/// Sends `length` bytes of the packet to the client.
+/// Sends the packet to the client, as far as it lies before the seam's end.
 #[inline(always)]
-fn forward(
-    ctx: &TcContext,
-    packet: &Packet,
-    flow: &Flow,
-    down: &Slot,
-    seam: &Seam,
-    length: u32,
-) -> i32 {
+fn forward(ctx: &TcContext, packet: &Packet, flow: &Flow, down: &Slot, seam: &Seam) -> i32 {
     let seq = packet.seq.wrapping_sub(seam.up_wire).wrapping_add(seam.down_wire);
     let offered = distance(down.own_ack, down.own_edge) >> down.own_scale;
     let window = if offered > 0xffff { 0xffff } else { offered as u16 };
     let numbers = Numbers { seq, ack: down.own_ack, window };
     let mut packet = *packet;
-    if packet.length != length {
+    let room = distance(packet.seq, seam.up_end());
+    if packet.length > room {
         maps::count(|counters| counters.cut += 1);
-        if !packet.truncate(ctx, length) {
+        if !packet.truncate(ctx, room) {
             return failed();
         }
     }

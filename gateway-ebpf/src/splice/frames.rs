@@ -28,12 +28,7 @@ impl Frames {
         let data_of = cleared(&mut data_of);
         let mut count = 0;
         while count < CHUNKS_PER_PACKET {
-            let mut words = MaybeUninit::<[u64; 2]>::uninit();
-            // SAFETY: sixteen bytes hold a window.
-            let window = unsafe { &mut *(&raw mut *cleared(&mut words)).cast::<[u8; SIZE_LINE]>() };
-            if !load(ctx, at, end, window) {
-                return Err(Stop::Cut);
-            }
+            let Some(window) = load(ctx, at, end) else { return Err(Stop::Cut) };
             let Some(line) = size_line(window) else {
                 return Err(if end - at < SIZE_LINE as u32 { Stop::Cut } else { Stop::Framing });
             };
@@ -96,19 +91,16 @@ fn cleared<const WORDS: usize>(words: &mut MaybeUninit<[u64; WORDS]>) -> &mut [u
     words
 }
 
-/// Loads what there is between `at` and `end`, at most a window.
+/// What there is between `at` and `end`, at most a window, filled up with zeros.
 #[inline(always)]
-fn load(ctx: &TcContext, at: u32, end: u32, window: &mut [u8; SIZE_LINE]) -> bool {
-    let skb = ctx.skb.skb.cast();
-    let to = window.as_mut_ptr().cast();
+fn load(ctx: &TcContext, at: u32, end: u32) -> Option<[u8; SIZE_LINE]> {
+    let mut word = MaybeUninit::<[u64; 1]>::uninit();
+    let word = cleared(&mut word);
+    let to = (&raw mut *word).cast();
     let rest = end - at;
-    if rest >= SIZE_LINE as u32 {
-        // SAFETY: the window has that size.
-        return unsafe { bpf_skb_load_bytes(skb, at, to, SIZE_LINE as u32) } == 0;
-    }
-    if rest < 3 {
-        return false;
-    }
-    // SAFETY: less than the window's size.
-    unsafe { bpf_skb_load_bytes(skb, at, to, within::<8>(rest)) == 0 }
+    let take = if rest < SIZE_LINE as u32 { rest } else { SIZE_LINE as u32 };
+    // SAFETY: `take` is at most the size of the word.
+    let read = take > 0
+        && unsafe { bpf_skb_load_bytes(ctx.skb.skb.cast(), at, to, within::<8>(take)) } == 0;
+    read.then(|| word[0].to_ne_bytes())
 }

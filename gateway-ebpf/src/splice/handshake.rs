@@ -9,7 +9,7 @@ use aya_ebpf::programs::TcContext;
 use gateway_common::splice::{Handshake, MARK_UPSTREAM, Tuple};
 
 use super::maps;
-use super::packet::{self, ACK, FIN, OPTIONS, Packet, RST};
+use super::packet::{self, ACK, FIN, OPTIONS, Offer, Packet, RST};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -21,9 +21,15 @@ const MD5: u8 = 19;
 const AO: u8 = 29;
 const MPTCP: u8 = 30;
 /// Largest segment when none is named (RFC 9293, section 3.7.1).
-const DEFAULT_MSS: u16 = 536;
+const DEFAULT_MSS: u32 = 536;
 /// Largest shift of a window (RFC 7323, section 2.3).
 const LARGEST_SCALE: u8 = 14;
+/// Options looked at: no header has room for more that mean something.
+const MOST_OPTIONS: u32 = 20;
+/// Longest option that is put out of effect: `MP_CAPABLE` of a first SYN has 20 bytes at most.
+const LONGEST_BLANK: u32 = 20;
+/// An index that stays within the buffer.
+const INDEX: u32 = 63;
 
 /// A SYN from outside: a client's first, or an endpoint's answer.
 #[inline(always)]
@@ -37,13 +43,13 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
     } else {
         return;
     };
-    let offer = Offer::take(ctx, packet);
+    let offer = take(ctx, packet);
     handshake.peer_isn = packet.seq;
     handshake.ifindex = packet::interface(ctx);
-    handshake.peer_mss = offer.mss;
-    handshake.peer_scale = offer.scale;
+    handshake.peer_mss = maps::load(&offer.mss) as u16;
+    handshake.peer_scale = maps::load(&offer.scale) as u8;
     handshake.seen |= Handshake::PEER;
-    note(tuple, handshake, &offer);
+    note(tuple, handshake, offer);
 }
 
 /// A SYN of the gateway: its answer to a client, or its first to an endpoint.
@@ -58,21 +64,22 @@ pub fn leaving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
     } else {
         return;
     };
-    let offer = Offer::take(ctx, packet);
+    let offer = take(ctx, packet);
     handshake.own_isn = packet.seq;
-    handshake.own_mss = offer.mss;
-    handshake.own_scale = offer.scale;
+    handshake.own_mss = maps::load(&offer.mss) as u16;
+    handshake.own_scale = maps::load(&offer.scale) as u8;
     handshake.seen |= Handshake::OWN;
-    note(tuple, handshake, &offer);
+    note(tuple, handshake, offer);
 }
 
 #[inline(always)]
 fn note(tuple: &Tuple, mut handshake: Handshake, offer: &Offer) {
-    if offer.doubt {
+    if maps::load(&offer.doubt) != 0 {
         handshake.doubt = 1;
     }
     if handshake.seen == Handshake::OWN | Handshake::PEER {
-        let scaled = handshake.own_scale != NO_SCALE && handshake.peer_scale != NO_SCALE;
+        let scaled = u32::from(handshake.own_scale) != NO_SCALE
+            && u32::from(handshake.peer_scale) != NO_SCALE;
         if !scaled {
             handshake.own_scale = 0;
             handshake.peer_scale = 0;
@@ -82,84 +89,87 @@ fn note(tuple: &Tuple, mut handshake: Handshake, offer: &Offer) {
 }
 
 /// No shift was offered; both sides must offer one for either to be used.
-const NO_SCALE: u8 = 0xff;
+const NO_SCALE: u32 = 0xff;
 
-/// What a SYN offers.
-struct Offer {
-    mss: u16,
-    scale: u8,
-    /// Something was taken out of it.
-    changed: bool,
-    /// Something is there that must stay, and that is not translated.
-    doubt: bool,
+/// Reads the options of a SYN and takes out of the packet what must not be there.
+#[inline(always)]
+fn take(ctx: &TcContext, packet: &Packet) -> &'static mut Offer {
+    let offer = packet.offer();
+    let doubt = packet.length > 0 || packet.has(FIN | RST);
+    store(&mut offer.mss, DEFAULT_MSS);
+    store(&mut offer.scale, NO_SCALE);
+    store(&mut offer.changed, 0);
+    store(&mut offer.doubt, u32::from(doubt));
+    let length = packet.header - 20;
+    if length == 0 || doubt {
+        return offer;
+    }
+    let Some((old, new)) = packet.read_options(ctx, length) else {
+        store(&mut offer.doubt, 1);
+        return offer;
+    };
+    walk(offer, old, new);
+    let is_changed = maps::load(&offer.changed) != 0 && maps::load(&offer.doubt) == 0;
+    if is_changed && !packet::store_options(ctx, (old, new), length) {
+        store(&mut offer.doubt, 1);
+    }
+    offer
 }
 
-impl Offer {
-    /// Reads the options of a SYN and takes out of the packet what must not be there.
-    #[inline(always)]
-    fn take(ctx: &TcContext, packet: &Packet) -> Self {
-        let mut offer = Self { mss: DEFAULT_MSS, scale: NO_SCALE, changed: false, doubt: false };
-        offer.doubt = packet.length > 0 || packet.has(FIN | RST);
-        let length = packet.header - 20;
-        if length == 0 || offer.doubt {
-            return offer;
+/// Every option in turn. What is learnt goes through memory; see [`Offer`].
+#[inline(always)]
+fn walk(offer: &mut Offer, old: &mut [u8; 64], new: &mut [u8; 64]) {
+    store(&mut offer.at, 0);
+    let mut round = 0;
+    while round < MOST_OPTIONS {
+        round += 1;
+        let at = (maps::load(&offer.at) & INDEX) as usize;
+        let kind = old[at];
+        if at as u32 >= OPTIONS as u32 - 1 || kind == END {
+            return;
         }
-        let Some((old, new)) = packet.read_options(ctx, length) else {
-            offer.doubt = true;
-            return offer;
-        };
-        offer.walk(old, new);
-        if offer.changed && !offer.doubt {
-            offer.doubt = !packet::store_options(ctx, (old, new), length);
+        if kind == NOP {
+            store(&mut offer.at, at as u32 + 1);
+            continue;
         }
-        offer
+        let length = u32::from(old[(at + 1) & INDEX as usize]);
+        if length < 2 || length > OPTIONS as u32 || kind == MD5 || kind == AO {
+            store(&mut offer.doubt, 1);
+            return;
+        }
+        let value = old[(at + 2) & INDEX as usize];
+        match kind {
+            MSS => {
+                let low = old[(at + 3) & INDEX as usize];
+                store(&mut offer.mss, u32::from(value) << 8 | u32::from(low));
+            }
+            SCALE => store(&mut offer.scale, u32::from(value.min(LARGEST_SCALE))),
+            SACK_PERMITTED | TIMESTAMPS | MPTCP => {
+                store(&mut offer.changed, 1);
+                blank(new, at as u32, length);
+            }
+            _ => {}
+        }
+        store(&mut offer.at, at as u32 + length);
     }
+    // More options than a header has room for, unless they are all empty.
+    store(&mut offer.doubt, 1);
+}
 
-    /// One byte at a time: an index that only counts is one that the verifier follows.
-    #[inline(always)]
-    fn walk(&mut self, old: &[u8; OPTIONS], new: &mut [u8; OPTIONS]) {
-        let mut kind = NOP;
-        // Bytes of the option at hand still to come, and those that have come.
-        let (mut rest, mut seen) = (0_u8, 0_u8);
-        let mut at = 0;
-        while at < OPTIONS {
-            let byte = old[at];
-            if rest == 0 {
-                kind = byte;
-                seen = 0;
-                match kind {
-                    END => return,
-                    NOP => {}
-                    _ => {
-                        // The length that follows counts both.
-                        let Some(&length) = old.get(at + 1) else { return };
-                        if length < 2 {
-                            self.doubt = true;
-                            return;
-                        }
-                        rest = length - 1;
-                    }
-                }
-                if kind == MD5 || kind == AO {
-                    self.doubt = true;
-                }
-            } else {
-                seen += 1;
-                rest -= 1;
-                match (kind, seen) {
-                    (MSS, 2) => self.mss = u16::from(byte) << 8,
-                    (MSS, 3) => self.mss |= u16::from(byte),
-                    (SCALE, 2) => {
-                        self.scale = if byte > LARGEST_SCALE { LARGEST_SCALE } else { byte };
-                    }
-                    _ => {}
-                }
-            }
-            if kind == SACK_PERMITTED || kind == TIMESTAMPS || kind == MPTCP {
-                new[at] = NOP;
-                self.changed = true;
-            }
-            at += 1;
+/// Puts an option of `length` bytes at `at` out of effect.
+#[inline(always)]
+fn blank(options: &mut [u8; 64], at: u32, length: u32) {
+    let mut offset = 0;
+    while offset < LONGEST_BLANK {
+        if offset < length {
+            options[((at + offset) & INDEX) as usize] = NOP;
         }
+        offset += 1;
     }
+}
+
+#[inline(always)]
+fn store(to: &mut u32, value: u32) {
+    // SAFETY: a reference is valid to write.
+    unsafe { core::ptr::write_volatile(to, value) };
 }

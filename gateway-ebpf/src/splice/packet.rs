@@ -68,16 +68,33 @@ pub struct Headers {
 
 /// What does not fit on a program's stack of 512 bytes.
 #[repr(C)]
-struct Scratch {
+pub struct Scratch {
     /// The headers as they were before a change.
     old: Headers,
     /// The headers as they are.
     now: Headers,
     /// TCP options as they were.
-    old_options: [u64; OPTIONS / 8],
+    old_options: [u64; 8],
     /// TCP options as they are to be.
-    new_options: [u64; OPTIONS / 8],
+    new_options: [u64; 8],
     block: [u64; BLOCK as usize / 8],
+    /// Of the handshake: memory of this kind is where the verifier does not follow a
+    /// value, so that a loop over it is one path and not a tree.
+    pub offer: Offer,
+}
+
+/// What a SYN offers, while its options are read.
+#[repr(C)]
+pub struct Offer {
+    /// Where the next option begins.
+    pub at: u32,
+    pub mss: u32,
+    pub scale: u32,
+    /// Something was taken out.
+    pub changed: u32,
+    /// Something is there that must stay, and that is not translated.
+    pub doubt: u32,
+    pub reserved: u32,
 }
 
 /// One for each CPU: a program of this kind is not interrupted by another on its CPU.
@@ -167,6 +184,13 @@ impl Packet {
             (*self.scratch).old = (*self.scratch).now;
             &mut (*self.scratch).old
         }
+    }
+
+    /// The offer at hand.
+    #[inline(always)]
+    pub fn offer(&self) -> &'static mut Offer {
+        // SAFETY: as in `read`.
+        unsafe { &mut (*self.scratch).offer }
     }
 
     /// Reads the TCP options, `length` bytes, twice: as they are, and for a change. Both
@@ -375,11 +399,11 @@ pub fn deliver_copy(ctx: &TcContext) -> bool {
     unsafe { bpf_clone_redirect(ctx.skb.skb.cast(), interface(ctx), BPF_F_INGRESS) == 0 }
 }
 
-/// Options before and after a change.
-pub type Options = (&'static mut [u8; OPTIONS], &'static mut [u8; OPTIONS]);
+/// Options before and after a change, in room enough for any index of six bits.
+pub type Options = (&'static mut [u8; 64], &'static mut [u8; 64]);
 
 #[inline(always)]
-fn bytes(words: &'static mut [u64; OPTIONS / 8]) -> &'static mut [u8; OPTIONS] {
+fn bytes(words: &'static mut [u64; 8]) -> &'static mut [u8; 64] {
     // SAFETY: the same size, and no alignment to keep.
     unsafe { &mut *address(words) }
 }
