@@ -85,6 +85,13 @@ impl Handshake {
     /// The other side's SYN was seen.
     pub const PEER: u8 = 2;
 
+    /// Whether a SYN of the other side with this sequence number was seen already.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_peer(&self, isn: u32) -> bool {
+        self.seen & Self::PEER != 0 && self.peer_isn == isn
+    }
+
     /// Whether both SYNs were seen, and nothing that would be in the way.
     #[must_use]
     pub const fn is_complete(&self) -> bool {

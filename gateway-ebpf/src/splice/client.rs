@@ -131,7 +131,10 @@ fn settle(flow: &mut Flow, number: u32, seam: Seam, mark: Mark, packet: &Packet)
     if number == 0 || seam.settled || !packet.has(ACK) {
         return seam;
     }
-    if is_over(flow, &seam, mark) && seam.arrived(packet.ack) == seam.length && !before(packet.ack, seam.down_wire) {
+    if is_over(flow, &seam, mark)
+        && seam.arrived(packet.ack) == seam.length
+        && !before(packet.ack, seam.down_wire)
+    {
         flow.settled = 1;
         return Seam { settled: true, ..seam };
     }

@@ -34,9 +34,18 @@ const INDEX: u32 = 63;
 /// A SYN from outside: a client's first, or an endpoint's answer.
 #[inline(always)]
 pub fn arriving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
+    let known = maps::handshake(tuple);
+    if let Some(known) = known
+        && known.has_peer(packet.seq)
+    {
+        // The network doubled it, or it was sent again. The connection may be in use by
+        // now: nothing is new, but the options must go all the same.
+        take(ctx, packet);
+        return;
+    }
     maps::forget(tuple);
     let mut handshake = if packet.has(ACK) {
-        let Some(opened) = maps::handshake(tuple) else { return };
+        let Some(opened) = known else { return };
         opened
     } else if maps::is_listener(tuple.local_ip_be, tuple.local_port_be) {
         Handshake::default()

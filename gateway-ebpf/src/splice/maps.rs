@@ -103,7 +103,8 @@ pub fn count(with: impl FnOnce(&mut Counters)) {
 /// The seam of `flow`, when its endpoint's connection has come to `mark`.
 #[inline(always)]
 pub fn seam(flow: &Flow, mark: Mark) -> Seam {
-    let length = if flow.frozen != 0 { flow.length } else { mark.moved.wrapping_sub(flow.up_shift) };
+    let length =
+        if flow.frozen != 0 { flow.length } else { mark.moved.wrapping_sub(flow.up_shift) };
     Seam {
         up_wire: flow.up_wire,
         down_wire: flow.down_wire,

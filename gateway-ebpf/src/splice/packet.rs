@@ -198,7 +198,8 @@ impl Packet {
     #[inline(always)]
     pub fn read_options(&self, ctx: &TcContext, length: u32) -> Option<Options> {
         // SAFETY: as in `read`; the two are different fields.
-        let (old, new) = unsafe { (&mut (*self.scratch).old_options, &mut (*self.scratch).new_options) };
+        let (old, new) =
+            unsafe { (&mut (*self.scratch).old_options, &mut (*self.scratch).new_options) };
         clear(old);
         if length == 0 || length > OPTIONS as u32 {
             return None;
