@@ -332,13 +332,16 @@ pub fn size_line(window: [u8; SIZE_LINE]) -> Option<SizeLine> {
     // The lowest byte that is CR: only there does the subtraction reach the high bit.
     let other = word ^ (ONES * b'\r' as u64);
     let found = other.wrapping_sub(ONES) & !other & HIGH;
-    if found == 0 || word & HIGH != 0 {
+    if found == 0 {
         return None;
     }
     let bits = found.trailing_zeros() & 0x38;
     // The digits, right-aligned in reading order (the last is the highest byte).
     let digits = if bits == 0 { return None } else { word << (64 - bits) };
     let digits = digits | (ONES * b'0' as u64) >> bits;
+    if digits & HIGH != 0 {
+        return None;
+    }
     let at_least = |bytes: u64, least: u8| bytes + ONES * (0x80 - least as u64);
     let decimal = at_least(digits, b'0') & !at_least(digits, b'9' + 1);
     let lower = digits | ONES * 0x20;

@@ -7,6 +7,10 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+/// Version of the maps' layout: part of the path they are pinned at, so that readers of
+/// another version do not misread them. Raised with every change of a map or its types.
+pub const LAYOUT: u32 = 1;
+
 pub mod chunked;
 pub mod seq;
 pub mod splice;

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
@@ -18,16 +19,27 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
 use crate::clock::Clock;
-use crate::config::{Config, Switch};
+use crate::config::{Config, Datapath, PoolConfig, Switch};
 use crate::drain::{self, Phase, Trigger};
 use crate::gateway::{Gateway, Site};
 use crate::metrics::Metrics;
 use crate::proxy::worker::{self, Worker};
 use crate::reload::{self, Source};
+use crate::splice::Node;
 use crate::{admin, models, scrape, signals};
 
-/// Why answers are carried in user space.
-pub(crate) const KERNEL_PATH: &str = "off: this build has no kernel programs";
+/// How often interfaces are looked through for new ones.
+const INTERFACES: Duration = Duration::from_secs(2);
+
+/// Whether the kernel is to carry answers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum KernelPath {
+    /// Where a pool asks for it.
+    #[default]
+    Asked,
+    /// Wherever it can, unless every pool says otherwise. What a node's daemon does.
+    Wanted,
+}
 
 /// A daemon whose ports are bound and whose threads run.
 #[derive(Debug)]
@@ -50,9 +62,18 @@ impl App {
     ///
     /// A port cannot be bound, or a thread cannot be started.
     pub fn start(config: Config, source: Source) -> Result<Self> {
+        Self::start_with(config, source, KernelPath::Asked)
+    }
+
+    /// As [`App::start`], and says whether the kernel is to carry answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`App::start`]; without the kernel the daemon works all the same.
+    pub fn start_with(config: Config, source: Source, path: KernelPath) -> Result<Self> {
         let config = Arc::new(config);
         let listeners = bind_all(&config)?;
-        let addresses =
+        let addresses: Vec<SocketAddr> =
             listeners.iter().map(std::net::TcpListener::local_addr).collect::<io::Result<_>>()?;
         let admin_listener = bind(config.admin)?;
         let admin_address = admin_listener.local_addr()?;
@@ -74,6 +95,7 @@ impl App {
             site: ArcSwap::new(site),
             drain,
             buffers: Arc::new(Semaphore::new(buffers_kib(&config))),
+            node: node(&config, path, &addresses),
         });
         let control = Builder::new_multi_thread()
             .worker_threads(1)
@@ -88,6 +110,9 @@ impl App {
             control.spawn(models::keep_fresh(Arc::clone(&gateway), sites.clone()));
             control.spawn(scrape::run(Arc::clone(&gateway), sites));
             control.spawn(reload::watch(source, Arc::clone(&gateway), publish));
+            if let Some(node) = &gateway.node {
+                control.spawn(attach_to_new_interfaces(Arc::clone(node)));
+            }
         }
         let threads = start_workers(&config, &listeners, &gateway, &trigger)?;
         Ok(Self {
@@ -126,7 +151,6 @@ impl App {
     pub fn announce(&self) {
         let clients: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(listen = clients.join(","), admin = %self.admin, "serving");
-        tracing::info!("kernel data path: {}", KERNEL_PATH);
     }
 
     /// Moves the shutdown along by hand; [`App::run`] does it at a signal.
@@ -151,6 +175,39 @@ impl Drop for App {
         if let Some(control) = self.control.take() {
             control.shutdown_background();
         }
+    }
+}
+
+/// The kernel's part, if it is wanted and can be had.
+fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Option<Arc<Node>> {
+    let wants = |pool: &PoolConfig| match pool.datapath {
+        Datapath::Auto => path == KernelPath::Wanted,
+        Datapath::Splice => true,
+        Datapath::User => false,
+    };
+    if !config.pools.iter().any(wants) {
+        return None;
+    }
+    match Node::open(listeners) {
+        Ok(node) => {
+            match node.no_splice() {
+                None => tracing::info!("kernel data path: on"),
+                Some(why) => tracing::warn!("kernel data path: no splicing: {why}"),
+            }
+            Some(node)
+        }
+        Err(why) => {
+            tracing::warn!("kernel data path: off: {why}");
+            None
+        }
+    }
+}
+
+async fn attach_to_new_interfaces(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(INTERFACES);
+    loop {
+        ticks.tick().await;
+        node.attach();
     }
 }
 

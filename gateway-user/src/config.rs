@@ -143,6 +143,19 @@ pub enum LogFormat {
     Text,
 }
 
+/// How streamed answers go to clients.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Datapath {
+    /// Below the sockets where that is possible.
+    #[default]
+    Auto,
+    /// The same, and the daemon says so when it is not possible.
+    Splice,
+    /// Through the daemon.
+    User,
+}
+
 /// Whether something is done.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Switch {

@@ -110,7 +110,7 @@ impl Fetcher {
                 result => return result,
             }
         }
-        let connection = Connection::open(endpoint, limit).await?;
+        let connection = Connection::open(endpoint, limit, None).await?;
         self.ask(connection, limit).await
     }
 

@@ -18,6 +18,7 @@ use crate::drain::Watcher;
 use crate::metrics::Metrics;
 use crate::models::Catalogue;
 use crate::pool::Pool;
+use crate::splice::Node;
 
 /// See the module.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Gateway {
     pub log: AccessLog,
     /// What the configuration says now.
     pub site: ArcSwap<Site>,
+    /// The kernel's part, where there is one.
+    pub(crate) node: Option<Arc<Node>>,
     /// How far a shutdown has come.
     pub drain: Watcher,
     /// Memory for bodies that must be held beyond their allowance, in KiB.
@@ -49,6 +52,19 @@ pub struct Site {
     pub keys: Keys,
     /// What the engines say they serve.
     pub(crate) catalogue: Catalogue,
+}
+
+impl Gateway {
+    /// What the kernel does for answers, for people.
+    pub(crate) fn kernel_path(&self) -> String {
+        match &self.node {
+            None => "off".to_owned(),
+            Some(node) => match node.no_splice() {
+                None => "splice".to_owned(),
+                Some(why) => format!("off: {why}"),
+            },
+        }
+    }
 }
 
 impl Site {

@@ -1,10 +1,144 @@
 //! The kernel's part of the data path: what is embedded, loaded and attached.
+//!
+//! The daemon works without all of it, so nothing here ends the process: whatever is
+//! missing becomes an [`Off`], which names the cause and the fix.
+//!
+//! Everything is made anew at every start. Connections die with the daemon that held
+//! them, so a dead predecessor's maps hold nothing worth keeping, and never reusing
+//! them means that another version's layout cannot be mistaken for ours. Only the
+//! hooks of [`steer`] are handed over without a gap.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use aya::{Ebpf, EbpfLoader};
+
+mod error;
+mod needs;
+mod netlink;
+mod pins;
+mod tc;
+
+pub use error::{AttachError, Off};
+pub use tc::Hook;
 
 /// The compiled programs; empty in a build without them (see `build.rs`).
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gateway.bpf.o"));
+
+/// Where maps and links are pinned, unless [`ROOT_VARIABLE`] says otherwise.
+pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/inference-gateway";
+/// Names another place: for a second daemon on a node, and for tests.
+pub const ROOT_VARIABLE: &str = "INFERENCE_GATEWAY_BPF_ROOT";
 
 /// The kernel programs in this executable, as an ELF file, if it was built with them.
 #[must_use]
 pub fn object() -> Option<&'static [u8]> {
     (!OBJECT.is_empty()).then_some(OBJECT)
+}
+
+/// Where maps and links are pinned; a directory of a bpf file system.
+#[must_use]
+pub fn root() -> PathBuf {
+    std::env::var_os(ROOT_VARIABLE).map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
+}
+
+/// What becomes of maps and hooks when the daemon ends by itself.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AtExit {
+    /// They go.
+    #[default]
+    Detach,
+    /// They stay for the next daemon, as they do after a crash.
+    Keep,
+}
+
+/// Loaded maps and programs. One at a time has a root.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Maps by name, and programs.
+    pub(crate) bpf: Ebpf,
+    root: PathBuf,
+    /// Hooks by the interface's index.
+    interfaces: BTreeMap<u32, tc::Interface>,
+    at_exit: AtExit,
+    /// Held as long as this lives.
+    _lock: File,
+}
+
+impl Kernel {
+    /// Checks what is needed, takes away what a dead predecessor has left at `root`,
+    /// and loads and pins the maps. Programs are loaded when they are attached, so
+    /// that one that an old kernel refuses does not take the others with it.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is missing.
+    pub fn load(root: &Path, at_exit: AtExit) -> Result<Self, Off> {
+        let object = object().ok_or(Off::NoObject)?;
+        needs::capabilities()?;
+        needs::bpf_file_system(root)?;
+        let lock = pins::lock(root)?;
+        pins::clear(root)?;
+        let bpf = EbpfLoader::new().load(object).map_err(|source| Off::Load(Box::new(source)))?;
+        let maps = pins::maps(root);
+        std::fs::create_dir(&maps).map_err(|source| Off::Pins { path: maps.clone(), source })?;
+        for (name, map) in bpf.maps() {
+            // Those of the compiler's own sections cannot be pinned: a dot is no letter
+            // of a name there.
+            if !name.starts_with('.') {
+                map.pin(maps.join(name)).map_err(|source| Off::Pin {
+                    path: maps.join(name),
+                    source: Box::new(source),
+                })?;
+            }
+        }
+        Ok(Self { bpf, root: root.to_owned(), interfaces: BTreeMap::new(), at_exit, _lock: lock })
+    }
+
+    /// Directory of the pinned maps.
+    #[must_use]
+    pub fn maps(&self) -> PathBuf {
+        pins::maps(&self.root)
+    }
+
+    /// Puts the splice programs on both directions of an interface of the caller's
+    /// network namespace. Does nothing where they are already.
+    ///
+    /// # Errors
+    ///
+    /// When the interface has no Ethernet header, is the domain of another agent's
+    /// programs and has no room beside them, or the kernel refuses the programs.
+    pub fn attach_tc(&mut self, ifindex: u32) -> Result<(), AttachError> {
+        if self.interfaces.contains_key(&ifindex) {
+            return Ok(());
+        }
+        let interface = tc::Interface::attach(&mut self.bpf, ifindex, &pins::links(&self.root))?;
+        tracing::info!(interface = interface.name, hook = %interface.hook, "splice attached");
+        self.interfaces.insert(ifindex, interface);
+        Ok(())
+    }
+
+    /// Interfaces with splice programs, and the kind of hook.
+    pub fn interfaces(&self) -> impl Iterator<Item = (&str, Hook)> {
+        self.interfaces.values().map(|interface| (&*interface.name, interface.hook))
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        match self.at_exit {
+            AtExit::Keep => {
+                for interface in std::mem::take(&mut self.interfaces).into_values() {
+                    interface.leave();
+                }
+            }
+            AtExit::Detach => {
+                self.interfaces.clear();
+                if let Err(error) = pins::remove(&self.root) {
+                    tracing::warn!(%error, "cannot take the kernel maps away");
+                }
+            }
+        }
+    }
 }

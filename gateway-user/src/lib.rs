@@ -24,5 +24,6 @@ mod readiness;
 pub mod reload;
 mod scrape;
 mod signals;
+mod splice;
 pub mod telemetry;
 pub mod tls;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Parser;
-use inference_gateway::app::App;
+use inference_gateway::app::{App, KernelPath};
 use inference_gateway::args::{Arguments, Command, RunFlags};
 use inference_gateway::reload::Source;
 use inference_gateway::{cli, telemetry};
@@ -34,7 +34,7 @@ fn run(flags: &RunFlags) -> ExitCode {
         Some((path, text)) => Source::File(path, text),
         None => Source::Flags,
     };
-    match App::start(started.config, source) {
+    match App::start_with(started.config, source, KernelPath::Wanted) {
         Ok(app) => {
             app.announce();
             app.run();

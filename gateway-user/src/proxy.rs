@@ -10,7 +10,7 @@ mod handler;
 mod headers;
 mod http2;
 mod intake;
-mod record;
+pub(crate) mod record;
 pub(crate) mod reply;
 mod transport;
 mod upload;

@@ -200,8 +200,7 @@ fn tracked(line: &[u8]) -> Option<SizeLine> {
     let is_last = size == 0 && matches!(tracker.state, State::TrailerStart);
     let is_plain = !line[..step.consumed].contains(&b';');
     let is_line = step.kind == Kind::Framing && (size > 0 || is_last) && is_plain;
-    (is_line && step.consumed <= SIZE_LINE)
-        .then_some(SizeLine { line: step.consumed as u32, size })
+    (is_line && step.consumed <= SIZE_LINE).then_some(SizeLine { line: step.consumed as u32, size })
 }
 
 proptest! {
@@ -226,11 +225,22 @@ proptest! {
 
 #[test]
 fn kernel_reads_what_engines_send() {
-    let read = |text: &[u8]| size_line(std::array::from_fn(|at| text.get(at).copied().unwrap_or(0)));
+    let read =
+        |text: &[u8]| size_line(std::array::from_fn(|at| text.get(at).copied().unwrap_or(0)));
     assert_eq!(read(b"1a3\r\nd"), Some(SizeLine { line: 5, size: 0x1a3 }));
     assert_eq!(read(b"FfFfFf\r\n"), Some(SizeLine { line: 8, size: 0xff_ffff }));
     assert_eq!(read(b"0\r\n\r\n"), Some(SizeLine { line: 3, size: 0 }));
-    for broken in [&b"\r\n"[..], b"12", b"12\r", b"12\n", b"1 \r\n", b"1;a\r\n", b"1234567\r\n", b"@1\r\n", b"\x80\r\n"] {
+    for broken in [
+        &b"\r\n"[..],
+        b"12",
+        b"12\r",
+        b"12\n",
+        b"1 \r\n",
+        b"1;a\r\n",
+        b"1234567\r\n",
+        b"@1\r\n",
+        b"\x80\r\n",
+    ] {
         assert_eq!(read(broken), None, "{broken:?}");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Status {
 #[derive(Debug, Serialize)]
 struct Datapath {
     user: &'static str,
-    kernel: &'static str,
+    kernel: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,7 +82,7 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
             Phase::Draining => "draining",
             Phase::Stopping => "stopping",
         },
-        datapath: Datapath { user: "on", kernel: crate::app::KERNEL_PATH },
+        datapath: Datapath { user: "on", kernel: gateway.kernel_path() },
         pools,
     }
 }

@@ -15,7 +15,7 @@ use gateway_core::retry::RetrySettings;
 use gateway_core::route::PoolNames;
 
 use super::address::{HttpAddress, Scheme};
-use super::{Secret, Switch};
+use super::{Datapath, Secret, Switch};
 pub(super) use convert::header_name;
 pub(super) use fill::fill_in;
 
@@ -55,6 +55,8 @@ pub struct PoolConfig {
     pub debug_headers: bool,
     /// Whether the kernel may delay acknowledging streamed chunks.
     pub delayed_acks: Switch,
+    /// How streamed answers go.
+    pub datapath: Datapath,
 }
 
 /// What a pool's engines are.

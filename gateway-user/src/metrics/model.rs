@@ -5,6 +5,7 @@ use prometheus::{
 };
 
 use super::{LATENCY, PER_TOKEN, counters, gauges, histograms, powers_of_two};
+use crate::proxy::record::Path;
 
 /// Labels of the extension's request families.
 const MODELS: &[&str] = &["model_name", "target_model_name"];
@@ -56,7 +57,8 @@ pub(crate) struct ModelMetrics {
     pub(crate) cached_tokens_total: IntCounter,
     pub(crate) output_tokens_total: IntCounter,
     /// Answers whose bytes went through user space.
-    pub(crate) user_answers: IntCounter,
+    /// By path, in the order of [`Path::ALL`].
+    pub(crate) answers: [IntCounter; Path::ALL.len()],
     errors: IntCounterVec,
     outcomes: IntCounterVec,
     pool: String,
@@ -175,7 +177,7 @@ impl Families {
             prompt_tokens_total: tokens("prompt"),
             cached_tokens_total: tokens("cached"),
             output_tokens_total: tokens("output"),
-            user_answers: self.answers.with_label_values(&[pool, "user"]),
+            answers: Path::ALL.map(|path| self.answers.with_label_values(&[pool, path.name()])),
             errors: self.errors.clone(),
             outcomes: self.outcomes.clone(),
             pool: pool.to_owned(),

@@ -21,11 +21,13 @@ use gateway_core::http1::ResponseFraming;
 use gateway_core::rename::Rename;
 use tokio::time::{Instant, Sleep};
 
+use super::client::Client;
 use super::error::Dialect;
 use super::record::Record;
 use super::upstream::{Connection, Idle};
 use crate::endpoint::Endpoint;
 use crate::pool::Reservation;
+use crate::splice::{Armed, Splicer};
 
 /// How the pieces of an answer are cut for the client's side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,6 +72,16 @@ pub(crate) struct Answer {
     endpoint: Arc<Endpoint>,
     reservation: Reservation,
     record: Record,
+    splice: Option<Splice>,
+}
+
+/// The kernel's part in an answer.
+#[derive(Debug)]
+struct Splice {
+    splicer: Arc<Splicer>,
+    armed: Option<Armed>,
+    /// Bytes moved when the silence was last looked at.
+    seen: u64,
 }
 
 #[derive(Debug)]
@@ -96,6 +108,8 @@ pub(crate) struct Parts {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) reservation: Reservation,
     pub(crate) record: Record,
+    /// Where the kernel may carry it.
+    pub(crate) splicer: Option<Arc<Splicer>>,
 }
 
 impl Answer {
@@ -117,6 +131,7 @@ impl Answer {
             endpoint: parts.endpoint,
             reservation: parts.reservation,
             record: parts.record,
+            splice: parts.splicer.map(|splicer| Splice { splicer, armed: None, seen: 0 }),
         };
         if matches!(answer.body, BodyState::Done) {
             answer.complete();
@@ -143,6 +158,45 @@ impl Answer {
         }
     }
 
+    /// The maps to bind a client's connection with, when the kernel may carry this.
+    pub(crate) fn splicer(&self) -> Option<&Arc<Splicer>> {
+        self.splice.as_ref().map(|splice| &splice.splicer)
+    }
+
+    /// Lets the kernel carry what follows, if all that was read stands written to the
+    /// client and ends with a chunk. Called again after every piece, until it works.
+    pub(crate) fn offer(&mut self, client: &Client) {
+        let Some(splice) = &mut self.splice else { return };
+        let (Some(connection), BodyState::Chunked(tracker)) = (&self.connection, &self.body) else {
+            return;
+        };
+        let (Some(up), Some(down)) = (&connection.bound, &client.bound) else { return };
+        if splice.armed.is_some() || !tracker.at_boundary() || !connection.buffer.is_empty() {
+            return;
+        }
+        match splice.splicer.arm(up, connection.received, down, client.written) {
+            Ok(armed) => {
+                splice.seen = 0;
+                splice.armed = Some(armed);
+            }
+            Err(why) => tracing::trace!(?why, "not spliced yet"),
+        }
+    }
+
+    /// Something came that the kernel did not move: the answer is ours again.
+    fn take_back(&mut self) {
+        if let Some(armed) = self.splice.as_mut().and_then(|splice| splice.armed.take()) {
+            self.record.moved(armed.take_back());
+        }
+    }
+
+    /// Whether the kernel has moved something since this was last asked.
+    fn has_moved(&mut self) -> bool {
+        let Some(splice) = &mut self.splice else { return false };
+        let bytes = splice.armed.as_ref().map_or(0, Armed::bytes);
+        std::mem::replace(&mut splice.seen, bytes) != bytes
+    }
+
     /// The next piece; `None` after the last one.
     ///
     /// # Errors
@@ -155,9 +209,17 @@ impl Answer {
         loop {
             let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
             if connection.buffer.is_empty() {
-                match connection.poll_fill(cx) {
+                let filled = connection.poll_fill(cx);
+                if filled.is_ready() {
+                    self.take_back();
+                }
+                match filled {
                     Poll::Pending => {
                         let error = ready!(self.timer.poll_expired(cx));
+                        if matches!(error, AnswerError::Idle(_)) && self.has_moved() {
+                            self.timer.touch();
+                            continue;
+                        }
                         return self.fail(error);
                     }
                     Poll::Ready(Ok(0)) if matches!(self.body, BodyState::UntilClose) => {
@@ -243,6 +305,7 @@ impl Answer {
     }
 
     fn fail(&mut self, error: AnswerError) -> Poll<Option<Result<Bytes, AnswerError>>> {
+        self.take_back();
         self.connection = None;
         self.reservation.cut(self.record.output_tokens());
         self.record.broken(&error);
@@ -253,6 +316,7 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
+        self.take_back();
         // Only an answer that was left before its end still holds its reservation.
         self.reservation.cut(self.record.output_tokens());
     }

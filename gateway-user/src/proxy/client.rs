@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use bytes::{Buf, BufMut, BytesMut};
 use gateway_core::http1::{HeadError, Limits, RequestHead};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
+
+use crate::splice::{Bound, Splicer};
 
 /// Room for one read of a head or a small body.
 const READ_BYTES: usize = 8 * 1024;
@@ -31,6 +34,10 @@ pub(crate) struct Client {
     stream: TcpStream,
     /// Received and not yet consumed.
     pub(crate) buffer: BytesMut,
+    /// All that was ever written.
+    pub(crate) written: u64,
+    /// The kernel's end of the connection, once an answer on it could be spliced.
+    pub(crate) bound: Option<Bound>,
 }
 
 /// What [`Client::read_head`] found.
@@ -46,7 +53,7 @@ pub(crate) enum Incoming {
 
 impl Client {
     pub(crate) fn new(stream: TcpStream, received: BytesMut) -> Self {
-        Self { stream, buffer: received }
+        Self { stream, buffer: received, written: 0, bound: None }
     }
 
     /// Waits until the client sends something; gives memory back meanwhile.
@@ -107,7 +114,10 @@ impl Client {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.stream.try_write(rest) {
-                Ok(written) => rest = &rest[written..],
+                Ok(written) => {
+                    self.written += written as u64;
+                    rest = &rest[written..];
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match tokio::time::timeout(idle, self.stream.writable()).await {
                         Ok(writable) => writable?,
@@ -118,6 +128,15 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Has the kernel look after the connection, if it can be spliced.
+    pub(crate) fn bind(&mut self, splicer: &Arc<Splicer>) {
+        if self.bound.is_none()
+            && let (Ok(local), Ok(remote)) = (self.stream.local_addr(), self.stream.peer_addr())
+        {
+            self.bound = splicer.bind_client(local, remote);
+        }
     }
 
     /// Ready when the client has closed its side or the connection broke.

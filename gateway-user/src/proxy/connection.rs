@@ -182,6 +182,10 @@ async fn stream(
     delivery: Delivery,
     next: Next,
 ) -> io::Result<Next> {
+    let splicer = answer.splicer().filter(|_| delivery == Delivery::Verbatim).cloned();
+    if let Some(splicer) = &splicer {
+        client.bind(splicer);
+    }
     loop {
         let piece = poll_fn(|cx| match answer.poll_next(cx) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
@@ -204,6 +208,7 @@ async fn stream(
             }
             Some(Some(Ok(piece))) if out.is_empty() && delivery != Delivery::Chunked => {
                 client.write(&piece, UNREAD).await?;
+                answer.offer(client);
                 continue;
             }
             Some(Some(Ok(piece))) => push_piece(&mut out, &piece, delivery),
@@ -214,6 +219,9 @@ async fn stream(
         }
         client.write(&out, UNREAD).await?;
         out.clear();
+        if splicer.is_some() {
+            answer.offer(client);
+        }
     }
 }
 

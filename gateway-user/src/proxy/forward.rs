@@ -26,10 +26,11 @@ use super::reply::{Reply, ReplyBody, push_field};
 use super::upload::{More, Upload};
 use super::upstream::{AttemptError, Connection, Sent};
 use super::worker::Worker;
-use crate::config::Switch;
+use crate::config::{Datapath, Switch};
 use crate::endpoint::Endpoint;
 use crate::pool::flow::Class;
 use crate::pool::{Demand, Pool, Reservation};
+use crate::splice::Splicer;
 
 /// A request that knows its pool.
 #[derive(Debug)]
@@ -211,6 +212,7 @@ async fn attempt(
         return stream_upload(plan, endpoint, head, length, upload).await;
     }
     let sending = async {
+        let splicer = splicer(worker, plan);
         if let Some(mut connection) = worker.idle.take(endpoint) {
             match send(&mut connection, &head, &body, first_byte).await {
                 // The keep-alive race: the engine closed while our request was on
@@ -219,11 +221,21 @@ async fn attempt(
                 sent => return sent.map(|(head, sent)| (connection, head, sent)),
             }
         }
-        let mut connection = Connection::open(endpoint, connect).await?;
+        let mut connection = Connection::open(endpoint, connect, splicer).await?;
         let (answer, sent) = send(&mut connection, &head, &body, first_byte).await?;
         Ok((connection, answer, sent))
     };
     upload.unless_gone(sending).await
+}
+
+/// The kernel maps, where the pool's answers may go through the kernel.
+fn splicer<'a>(worker: &'a Worker, plan: &Plan<'_>) -> Option<&'a Arc<Splicer>> {
+    match plan.pool.config.datapath {
+        Datapath::Auto | Datapath::Splice => {
+            worker.gateway.node.as_ref().and_then(|node| node.splicer())
+        }
+        Datapath::User => None,
+    }
 }
 
 async fn send(
@@ -252,7 +264,7 @@ async fn stream_upload(
     let body = &plan.intake.body;
     let timeouts = &plan.pool.config.timeouts;
     // A fresh connection: the keep-alive race could not be settled by a repeat.
-    let mut connection = match Connection::open(endpoint, timeouts.connect).await {
+    let mut connection = match Connection::open(endpoint, timeouts.connect, None).await {
         Ok(connection) => connection,
         Err(error) => return Ok(Err(error)),
     };
@@ -356,6 +368,7 @@ fn begin(
         endpoint,
         reservation,
         record,
+        splicer: splicer(worker, plan).filter(|_| verbatim && streamed == Streamed::Yes).cloned(),
     });
     Reply { status: head.status(), fields, body: ReplyBody::Answer(Box::new(answer), length) }
 }

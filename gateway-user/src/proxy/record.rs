@@ -16,6 +16,7 @@ use super::error::ProxyError;
 use crate::access_log::Line;
 use crate::gateway::Gateway;
 use crate::metrics::model::ModelMetrics;
+use crate::splice::Moved;
 
 /// See the module.
 #[derive(Debug)]
@@ -38,6 +39,28 @@ pub(crate) struct Record {
     response_bytes: u64,
     watch: Option<Watch>,
     streamed: Streamed,
+    /// What the kernel moved; not counted in what was watched.
+    moved: Moved,
+}
+
+/// How the bytes of an answer go to the client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Path {
+    User,
+    Splice,
+}
+
+impl Path {
+    /// All of them, in order.
+    pub(crate) const ALL: [Self; 2] = [Self::User, Self::Splice];
+
+    /// Its name in metrics and logs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Splice => "splice",
+        }
+    }
 }
 
 /// Whether an answer comes token by token.
@@ -93,6 +116,7 @@ impl Record {
             response_bytes: 0,
             watch: None,
             streamed: Streamed::default(),
+            moved: Moved::default(),
         }
     }
 
@@ -149,6 +173,31 @@ impl Record {
         false
     }
 
+    /// A part of the answer went by below the sockets. Its last chunks are looked at
+    /// for what the engine says there of tokens.
+    pub(crate) fn moved(&mut self, moved: Moved) {
+        let before = self.watched_tokens();
+        if let Some(watch) = &mut self.watch {
+            for tail in &moved.tails {
+                watch.push(tail);
+            }
+        }
+        let looked_at = self.watched_tokens() - before;
+        self.moved.bytes += moved.bytes;
+        self.moved.chunks += moved.chunks.saturating_sub(looked_at);
+        self.moved.span += moved.span;
+        self.response_bytes += moved.bytes;
+    }
+
+    fn watched_tokens(&self) -> u64 {
+        self.watch.as_ref().map_or(0, Watch::content_events)
+    }
+
+    /// How most of the answer's bytes went.
+    fn path(&self) -> Path {
+        if self.moved.bytes > 0 { Path::Splice } else { Path::User }
+    }
+
     /// Whether the answer's payload so far ends with a whole event.
     pub(crate) fn at_event_boundary(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::at_event_boundary)
@@ -158,7 +207,7 @@ impl Record {
     pub(crate) fn output_tokens(&self) -> u32 {
         let Some(watch) = &self.watch else { return 0 };
         let counted = watch.usage().and_then(|usage| usage.output);
-        counted.unwrap_or_else(|| watch.content_events()) as u32
+        counted.unwrap_or_else(|| watch.content_events() + self.moved.chunks) as u32
     }
 
     /// Status of the answer; 0 before there is one.
@@ -215,7 +264,7 @@ impl Record {
         metrics.duration.observe(duration.as_secs_f64());
         metrics.response_bytes.observe(self.response_bytes as f64);
         if self.watch.is_some() {
-            metrics.user_answers.inc();
+            metrics.answers[self.path() as usize].inc();
         }
         self.observe_tokens(metrics, duration);
     }
@@ -278,7 +327,7 @@ impl Record {
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,
             output_tokens: (output > 0).then_some(u64::from(output)),
-            path: "user",
+            path: self.path().name(),
         });
     }
 }

@@ -1,12 +1,13 @@
 //! The socket under a connection to an endpoint, with TLS or without.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
 use super::upstream::AttemptError;
@@ -25,10 +26,14 @@ impl Transport {
     /// # Errors
     ///
     /// [`AttemptError::Connect`] and [`AttemptError::ConnectTimeout`].
-    pub(crate) async fn open(endpoint: &Endpoint, limit: Duration) -> Result<Self, AttemptError> {
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        limit: Duration,
+        mark: Option<Mark>,
+    ) -> Result<Self, AttemptError> {
         let opening = async {
             let stream = match endpoint.socket_address() {
-                Some(address) => TcpStream::connect(address).await?,
+                Some(address) => connect(address, mark).await?,
                 None => TcpStream::connect((endpoint.host(), endpoint.port())).await?,
             };
             stream.set_nodelay(true)?;
@@ -40,6 +45,14 @@ impl Transport {
         match tokio::time::timeout(limit, opening).await {
             Ok(opened) => opened.map_err(AttemptError::Connect),
             Err(_) => Err(AttemptError::ConnectTimeout(limit)),
+        }
+    }
+
+    /// The socket, when nothing stands between it and the bytes of HTTP.
+    pub(crate) fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(stream) => Some(stream),
+            Self::Tls(_) => None,
         }
     }
 
@@ -56,6 +69,20 @@ impl Transport {
         // An optimisation: without it everything works the same.
         let _ = socket2::SockRef::from(socket).set_tcp_quickack(false);
     }
+}
+
+/// What the kernel programs know our connections by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Mark(pub(crate) u32);
+
+async fn connect(address: SocketAddr, mark: Option<Mark>) -> io::Result<TcpStream> {
+    let Some(Mark(mark)) = mark else { return TcpStream::connect(address).await };
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket2::SockRef::from(&socket).set_mark(mark)?;
+    socket.connect(address).await
 }
 
 impl AsyncRead for Transport {

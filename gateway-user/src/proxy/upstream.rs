@@ -18,8 +18,9 @@ use bytes::{Buf, BytesMut};
 use gateway_core::http1::{HeadError, ResponseHead};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::transport::Transport;
+use super::transport::{Mark, Transport};
 use crate::endpoint::Endpoint;
+use crate::splice::{Bound, Splicer};
 
 /// Room for one read: several small chunks, or a slice of a large answer.
 const READ_BYTES: usize = 16 * 1024;
@@ -55,6 +56,10 @@ pub(crate) struct Connection {
     /// Whether an earlier request used it: then a close before the answer is
     /// most likely the keep-alive race and says nothing about the endpoint.
     pub(crate) reused: bool,
+    /// All that was ever received.
+    pub(crate) received: u64,
+    /// The kernel's end of it, where answers may be spliced.
+    pub(crate) bound: Option<Bound>,
 }
 
 impl Connection {
@@ -63,9 +68,23 @@ impl Connection {
     /// # Errors
     ///
     /// [`AttemptError::Connect`] and [`AttemptError::ConnectTimeout`].
-    pub(crate) async fn open(endpoint: &Endpoint, limit: Duration) -> Result<Self, AttemptError> {
-        let transport = Transport::open(endpoint, limit).await?;
-        Ok(Self { transport, buffer: BytesMut::new(), reused: false })
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        limit: Duration,
+        splicer: Option<&Arc<Splicer>>,
+    ) -> Result<Self, AttemptError> {
+        let mark = splicer.map(|_| Mark(gateway_common::splice::MARK_UPSTREAM));
+        let transport = Transport::open(endpoint, limit, mark).await?;
+        let bound = splicer.zip(transport.plain()).and_then(|(splicer, stream)| {
+            splicer.bind_endpoint(stream.local_addr().ok()?, stream.peer_addr().ok()?)
+        });
+        Ok(Self { transport, buffer: BytesMut::new(), reused: false, received: 0, bound })
+    }
+
+    /// Whether the endpoint may be asked for something else: not while it may have to
+    /// send again what the kernel has moved from it.
+    fn is_settled(&self) -> bool {
+        self.bound.as_ref().is_none_or(Bound::is_settled)
     }
 
     /// Whether the connection can carry another request: nothing unread, not closed.
@@ -177,7 +196,11 @@ impl Connection {
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.buffer.reserve(READ_BYTES);
         // `read_buf` keeps nothing between polls, so a new one each time is the same read.
-        pin!(self.transport.read_buf(&mut self.buffer)).poll(cx)
+        let read = pin!(self.transport.read_buf(&mut self.buffer)).poll(cx);
+        if let Poll::Ready(Ok(length)) = read {
+            self.received += length as u64;
+        }
+        read
     }
 }
 
@@ -208,7 +231,9 @@ impl Idle {
     pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Connection> {
         let mut connections = self.lock();
         let waiting = connections.get_mut(&endpoint.authority)?;
-        while let Some((mut connection, _)) = waiting.pop() {
+        while let Some(newest) = waiting.iter().rposition(|(connection, _)| connection.is_settled())
+        {
+            let (mut connection, _) = waiting.remove(newest);
             if connection.is_quiet() {
                 return Some(connection);
             }

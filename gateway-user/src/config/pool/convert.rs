@@ -70,6 +70,7 @@ impl PoolConfig {
             api_key: raw.api_key.as_ref().map(|key| key.resolve(key.place)).transpose()?,
             debug_headers,
             delayed_acks: delayed_acks(raw, engine),
+            datapath: raw.datapath,
         })
     }
 }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Switch;
 use super::super::at::At;
 use super::super::scalar::{Size, Span};
 use super::super::secret::SecretSource;
 use super::super::switch::Section;
+use super::super::{Datapath, Switch};
 use super::{Dcgm, Endpoint, FlowControl, Metrics};
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -53,6 +53,8 @@ pub(crate) struct Pool {
     /// Default: on for engines that are known to switch Nagle's algorithm off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delayed_acks: Option<Switch>,
+    /// How streamed answers go to clients.
+    pub(crate) datapath: Datapath,
 }
 
 impl Default for Pool {
@@ -83,6 +85,7 @@ impl Default for Pool {
             slow_start: None,
             api_key: None,
             delayed_acks: None,
+            datapath: Datapath::default(),
         }
     }
 }

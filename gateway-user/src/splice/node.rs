@@ -1,0 +1,127 @@
+//! The kernel path of a network namespace: programs, hooks and maps, one per process.
+//!
+//! Interfaces come and go with pods, so they are looked through again and again. A
+//! connection whose first packet came before its interface had the programs is not
+//! spliced; it works all the same.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::Splicer;
+use crate::kernel::{self, AtExit, Kernel};
+
+/// Nodes of this process, by where their maps are pinned. Several daemons in one
+/// process, as tests have them, share one.
+static NODES: LazyLock<Mutex<HashMap<PathBuf, Weak<Node>>>> = LazyLock::new(Mutex::default);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Node {
+    kernel: Mutex<Kernel>,
+    splicer: Result<Arc<Splicer>, String>,
+    /// Interfaces that take no programs, so that each is told once.
+    refused: Mutex<BTreeSet<u32>>,
+}
+
+impl Node {
+    /// The node of the caller's network namespace, with clients at `listeners`.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and how to get it, in one line.
+    pub(crate) fn open(listeners: &[SocketAddr]) -> Result<Arc<Self>, String> {
+        let root = root();
+        let mut nodes = lock(&NODES);
+        if let Some(node) = nodes.get(&root).and_then(Weak::upgrade) {
+            if let Ok(splicer) = &node.splicer {
+                splicer.listen(listeners).map_err(|error| whole(&error))?;
+            }
+            return Ok(node);
+        }
+        let mut kernel = Kernel::load(&root, AtExit::Detach).map_err(|error| whole(&error))?;
+        let splicer = Splicer::new(&mut kernel.bpf, listeners).map_err(|error| whole(&error));
+        let node =
+            Arc::new(Self { kernel: Mutex::new(kernel), splicer, refused: Mutex::default() });
+        node.attach();
+        nodes.insert(root, Arc::downgrade(&node));
+        Ok(node)
+    }
+
+    /// The maps of splicing, if the programs have them.
+    pub(crate) fn splicer(&self) -> Option<&Arc<Splicer>> {
+        self.splicer.as_ref().ok()
+    }
+
+    /// Why there is no splicing.
+    pub(crate) fn no_splice(&self) -> Option<&str> {
+        self.splicer.as_ref().err().map(String::as_str)
+    }
+
+    /// Puts the programs on interfaces that have none yet.
+    pub(crate) fn attach(&self) {
+        if self.splicer.is_err() {
+            return;
+        }
+        let mut refused = lock(&self.refused);
+        for ifindex in interfaces() {
+            if refused.contains(&ifindex) {
+                continue;
+            }
+            if let Err(error) = lock(&self.kernel).attach_tc(ifindex) {
+                tracing::info!(ifindex, error = whole(&error), "no splicing on this interface");
+                refused.insert(ifindex);
+            }
+        }
+    }
+}
+
+/// Indexes of the interfaces of the caller's network namespace.
+fn interfaces() -> Vec<u32> {
+    // SAFETY: a list that ends with an index of 0, and is freed below.
+    let list = unsafe { libc::if_nameindex() };
+    let mut found = Vec::new();
+    if list.is_null() {
+        return found;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let mut at = list;
+        while (*at).if_index != 0 {
+            found.push((*at).if_index);
+            at = at.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    found
+}
+
+/// Where maps are pinned: a namespace of its own has a place of its own.
+fn root() -> PathBuf {
+    let inode = |place: &str| std::fs::metadata(place).map(|namespace| namespace.ino()).ok();
+    let own = inode("/proc/thread-self/ns/net");
+    let root = kernel::root();
+    match own {
+        Some(own) if inode("/proc/1/ns/net") != Some(own) => {
+            let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            root.with_file_name(format!("{name}-net-{own}"))
+        }
+        _ => root,
+    }
+}
+
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
