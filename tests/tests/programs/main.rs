@@ -1,0 +1,118 @@
+//! The kernel programs one packet at a time, by `BPF_PROG_TEST_RUN`: a packet and the maps'
+//! state go in; a verdict, a packet and the maps' state come out. Nothing is attached.
+//!
+//! Needs root, and a build with the programs (`cargo xtask build-ebpf`).
+#![allow(clippy::unwrap_used, reason = "what fails in a helper fails its test")]
+
+use aya::maps::{Array, HashMap, MapData};
+use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use aya::{Ebpf, EbpfLoader, Pod};
+use gateway_common::splice::{Handshake, Listener, Tuple};
+
+use segment::Segment;
+
+mod opening;
+mod segment;
+
+/// "Next", as the kernel returns it.
+const NEXT: i32 = -1;
+const REDIRECT: i32 = 7;
+
+/// Most steps that the verifier may take for a program: a twentieth of what it allows, so
+/// that another kernel's, which counts differently, has room.
+const MOST_STEPS: u32 = 100_000;
+
+/// Loaded programs with maps of their own.
+struct Programs(Ebpf);
+
+/// What became of a packet.
+struct Outcome {
+    verdict: i32,
+    segment: Segment,
+}
+
+impl Programs {
+    /// Loads the programs; none, with a message, where that cannot be.
+    fn load() -> Option<Self> {
+        let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        let skip = |why: &str| {
+            assert!(!ci, "{why}");
+            eprintln!("skipped: {why}");
+            None
+        };
+        let Some(object) = inference_gateway::kernel::object() else {
+            return skip("this build has no kernel programs; `cargo xtask build-ebpf` makes them");
+        };
+        if !std::fs::metadata("/proc/self")
+            .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+        {
+            return skip("loading kernel programs needs root");
+        }
+        let mut ebpf = EbpfLoader::new().load(object).unwrap();
+        for name in ["splice_in", "splice_out"] {
+            classifier(&mut ebpf, name).load().unwrap();
+        }
+        Some(Self(ebpf))
+    }
+
+    /// Runs a program on a packet, whose checksums must be right before and after.
+    fn run(&mut self, program: &str, segment: &Segment, mark: u32) -> Outcome {
+        let packet = segment.packet();
+        let mut out = vec![0; packet.len() + 64];
+        // `struct __sk_buff`: its third word is the mark.
+        let mut context = [0_u8; 192];
+        context[8..12].copy_from_slice(&mark.to_ne_bytes());
+        let options = TestRunOptions {
+            data_in: Some(&packet),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            ..TestRunOptions::new()
+        };
+        let done = classifier(&mut self.0, program).test_run(options).unwrap();
+        out.truncate(done.data_size_out as usize);
+        let verdict = done.return_value.cast_signed();
+        Outcome { verdict, segment: Segment::parse(&out) }
+    }
+
+    fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, K, V> {
+        HashMap::try_from(self.0.map_mut(name).unwrap()).unwrap()
+    }
+
+    fn array<V: Pod>(&mut self, name: &str) -> Array<&mut MapData, V> {
+        Array::try_from(self.0.map_mut(name).unwrap()).unwrap()
+    }
+
+    fn listen(&mut self, ip: [u8; 4], port: u16) {
+        let listener =
+            Listener { ip_be: u32::from_ne_bytes(ip), port_be: port.to_be(), reserved: 0 };
+        self.hash::<Listener, u32>("listeners").insert(listener, 1, 0).unwrap();
+    }
+
+    fn handshake(&mut self, tuple: &Tuple) -> Option<Handshake> {
+        self.hash::<Tuple, Handshake>("handshakes").get(tuple, 0).ok()
+    }
+}
+
+fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
+    ebpf.program_mut(name).unwrap().try_into().unwrap()
+}
+
+#[test]
+fn the_verifier_is_done_with_each_program_in_good_time() {
+    let Some(mut programs) = Programs::load() else { return };
+    for name in ["splice_in", "splice_out"] {
+        let steps = classifier(&mut programs.0, name).info().unwrap().verified_instruction_count();
+        println!("{name}: {steps:?} steps");
+        assert!(steps.is_none_or(|steps| steps < MOST_STEPS), "{name}: {steps:?} steps");
+    }
+}
+
+#[test]
+fn what_is_nobodys_passes_unchanged() {
+    let Some(mut programs) = Programs::load() else { return };
+    let segment = Segment { payload: b"5\r\nhello\r\n".to_vec(), ..Segment::default() };
+    for program in ["splice_in", "splice_out"] {
+        let outcome = programs.run(program, &segment, 0);
+        assert_eq!((outcome.verdict, outcome.segment), (NEXT, segment.clone()), "{program}");
+    }
+}

@@ -1,0 +1,101 @@
+//! SYNs: what is noted of them, and what is taken out.
+
+use gateway_common::splice::{Conn, Handshake, MARK_UPSTREAM, Tuple};
+
+use super::segment::{ACK, SYN, Segment};
+use super::{NEXT, Programs};
+
+const MSS: &[u8] = &[2, 4, 5, 180];
+const SCALE: &[u8] = &[3, 3, 7];
+const SACK: &[u8] = &[4, 2];
+const TIMESTAMPS: &[u8] = &[8, 10, 0, 0, 0, 1, 0, 0, 0, 0];
+const NOP: &[u8] = &[1];
+
+/// A client's SYN, as Linux writes it.
+fn syn() -> Segment {
+    let options = [MSS, SACK, TIMESTAMPS, NOP, SCALE].concat();
+    Segment { flags: SYN, ack: 0, options, ..Segment::default() }
+}
+
+fn listening() -> Option<Programs> {
+    let mut programs = Programs::load()?;
+    programs.listen(Segment::default().destination.0, Segment::default().destination.1);
+    Some(programs)
+}
+
+#[test]
+fn a_clients_syn_is_noted_and_loses_what_cannot_be_translated() {
+    let Some(mut programs) = listening() else { return };
+    let outcome = programs.run("splice_in", &syn(), 0);
+    let blank = [MSS, &[1; 13], SCALE].concat();
+    assert_eq!((outcome.verdict, outcome.segment), (NEXT, Segment { options: blank, ..syn() }));
+    let noted = programs.handshake(&syn().tuple()).unwrap();
+    let expected =
+        Handshake { peer_isn: 1000, peer_mss: 1460, peer_scale: 7, seen: Handshake::PEER, ..noted };
+    assert_eq!(noted, expected);
+    assert!(!noted.is_complete(), "the gateway's own SYN is still to come");
+
+    let answer = Segment { flags: SYN | ACK, seq: 7000, ..syn().reversed() };
+    let outcome = programs.run("splice_out", &answer, 0);
+    assert_eq!(outcome.segment.options, [MSS, &[1; 13], SCALE].concat());
+    let noted = programs.handshake(&syn().tuple()).unwrap();
+    assert_eq!((noted.own_isn, noted.own_scale, noted.peer_scale), (7000, 7, 7));
+    assert!(noted.is_complete());
+}
+
+#[test]
+fn a_window_is_scaled_only_if_both_sides_offer_it() {
+    let Some(mut programs) = listening() else { return };
+    programs.run("splice_in", &syn(), 0);
+    let answer = Segment { flags: SYN | ACK, options: MSS.to_vec(), ..syn().reversed() };
+    programs.run("splice_out", &answer, 0);
+    let noted = programs.handshake(&syn().tuple()).unwrap();
+    assert_eq!((noted.own_scale, noted.peer_scale), (0, 0));
+}
+
+#[test]
+fn connections_of_others_are_left_alone() {
+    let Some(mut programs) = Programs::load() else { return };
+    for program in ["splice_in", "splice_out"] {
+        let outcome = programs.run(program, &syn(), 0);
+        assert_eq!((outcome.verdict, outcome.segment), (NEXT, syn()), "{program}");
+    }
+    assert_eq!(programs.handshake(&syn().tuple()), None);
+    // The gateway's own connection to an endpoint is known by its mark.
+    let own = syn().reversed();
+    assert_ne!(programs.run("splice_out", &own, MARK_UPSTREAM).segment, own);
+    let noted = programs.handshake(&syn().tuple()).unwrap();
+    assert_eq!((noted.own_isn, noted.seen), (1000, Handshake::OWN));
+}
+
+#[test]
+fn options_that_have_to_stay_rule_a_splice_out() {
+    let Some(mut programs) = listening() else { return };
+    // A signature of the segment (RFC 2385), and an option that runs over the end.
+    let signature = [MSS, &[19, 18], &[7; 16], NOP, NOP].concat();
+    let beyond = [MSS, &[8, 200, 0, 0]].concat();
+    for options in [signature, beyond] {
+        let segment = Segment { options, ..syn() };
+        let outcome = programs.run("splice_in", &segment, 0);
+        assert_eq!((outcome.verdict, &outcome.segment), (NEXT, &segment));
+        assert_ne!(programs.handshake(&segment.tuple()).unwrap().doubt, 0, "{segment:?}");
+    }
+}
+
+#[test]
+fn a_syn_that_comes_twice_changes_nothing() {
+    let Some(mut programs) = listening() else { return };
+    let tuple = syn().tuple();
+    let conn = Conn { slot: 5, side: Conn::CLIENT };
+    programs.run("splice_in", &syn(), 0);
+    programs.run("splice_out", &Segment { flags: SYN | ACK, ..syn().reversed() }, 0);
+    let noted = programs.handshake(&tuple);
+    programs.hash::<Tuple, Conn>("conns").insert(tuple, conn, 0).unwrap();
+    let outcome = programs.run("splice_in", &syn(), 0);
+    assert_ne!(outcome.segment, syn(), "its options must go all the same");
+    assert_eq!(programs.handshake(&tuple), noted);
+    assert_eq!(programs.hash::<Tuple, Conn>("conns").get(&tuple, 0).unwrap(), conn);
+    // Another connection of the same addresses is another one.
+    programs.run("splice_in", &Segment { seq: 9, ..syn() }, 0);
+    assert!(programs.hash::<Tuple, Conn>("conns").get(&tuple, 0).is_err());
+}
