@@ -11,6 +11,7 @@ use gateway_common::splice::{Handshake, Listener, Tuple};
 
 use segment::Segment;
 
+mod moving;
 mod opening;
 mod segment;
 

@@ -58,7 +58,7 @@ impl Segment {
             &self.destination.1.to_be_bytes(),
             &self.seq.to_be_bytes(),
             &self.ack.to_be_bytes(),
-            &[((20 + self.options.len()) / 4 << 4) as u8, self.flags],
+            &[(((20 + self.options.len()) / 4) << 4) as u8, self.flags],
             &self.window.to_be_bytes(),
             &[0; 4],
             &self.options,

@@ -22,8 +22,11 @@ mod root;
 const SERIES: [&str; 2] = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"];
 
 /// What is run: package and selection of its test programs.
-const SUITES: [(&str, &[&str]); 2] =
-    [("gateway-testnet", &["--lib"]), ("gateway-tests", &["--test", "kernel"])];
+const SUITES: [(&str, &[&str]); 3] = [
+    ("gateway-testnet", &["--lib"]),
+    ("gateway-tests", &["--test", "programs"]),
+    ("gateway-tests", &["--test", "kernel"]),
+];
 
 /// After how many seconds a machine is given up, as `timeout` takes it.
 const PATIENCE: &str = "3600";
