@@ -188,6 +188,8 @@ impl Mark {
 pub struct Flow {
     /// Bytes moved, framing included.
     pub bytes: u64,
+    /// Bytes moved, without framing.
+    pub data: u64,
     /// Chunks moved.
     pub chunks: u64,
     /// When the first chunk was moved, in ns of the monotonic clock; 0 before.
@@ -299,7 +301,7 @@ const _: () = {
     assert!(size_of::<Handshake>() == 20);
     assert!(size_of::<Conn>() == 8);
     assert!(size_of::<Slot>() == 64);
-    assert!(size_of::<Flow>() == 112);
+    assert!(size_of::<Flow>() == 120);
     assert!(size_of::<Tails>() == 16 + 2048);
     assert!(size_of::<Counters>() == 8 * (8 + STOPS));
 };

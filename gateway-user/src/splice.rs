@@ -10,10 +10,10 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapData};
 use gateway_common::splice::{
     Conn, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Slot, Tails, Tuple,
@@ -57,34 +57,31 @@ struct Books {
 /// Why there is no splicing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Missing {
-    /// The programs have no such map.
-    #[error("no map `{0}` in the kernel programs")]
-    Map(&'static str),
-    /// A map is not what it should be, or cannot be used.
+    /// A map is not there, is not what it should be, or cannot be used.
     #[error("cannot use map `{0}`")]
     Use(&'static str, #[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Splicer {
-    /// Takes the maps out of `bpf` and tells the kernel where clients are listened to.
+    /// Opens the maps that are pinned in `maps` and tells the kernel where clients are listened to.
     ///
     /// # Errors
     ///
     /// [`Missing`].
-    pub(crate) fn new(bpf: &mut Ebpf, listeners: &[SocketAddr]) -> Result<Arc<Self>, Missing> {
+    pub(crate) fn new(maps: &Path, listeners: &[SocketAddr]) -> Result<Arc<Self>, Missing> {
         let books = Books {
-            listeners: hash(bpf, "listeners")?,
-            conns: hash(bpf, "conns")?,
-            handshakes: hash(bpf, "handshakes")?,
+            listeners: hash(maps, "listeners")?,
+            conns: hash(maps, "conns")?,
+            handshakes: hash(maps, "handshakes")?,
             free_slots: (1..SLOTS).collect(),
             free_flows: (1..FLOWS).collect(),
             users: vec![0; FLOWS as usize],
             closing: VecDeque::new(),
         };
         let splicer = Self {
-            slots: shared(bpf, "slots", SLOTS)?,
-            flows: shared(bpf, "flows", FLOWS)?,
-            tails: shared(bpf, "tails", FLOWS)?,
+            slots: shared(maps, "slots", SLOTS)?,
+            flows: shared(maps, "flows", FLOWS)?,
+            tails: shared(maps, "tails", FLOWS)?,
             books: Mutex::new(books),
         };
         splicer.listen(listeners)?;
@@ -252,20 +249,20 @@ fn tuple(local: SocketAddr, remote: SocketAddr) -> Option<Tuple> {
     })
 }
 
-fn hash<K: aya::Pod, V: aya::Pod>(
-    bpf: &mut Ebpf,
-    name: &'static str,
-) -> Result<HashMap<MapData, K, V>, Missing> {
-    let map = bpf.take_map(name).ok_or(Missing::Map(name))?;
-    HashMap::try_from(map).map_err(|error| Missing::Use(name, Box::new(error)))
+/// A map by a descriptor of its own: programs that are loaded later need theirs.
+fn open(maps: &Path, name: &'static str) -> Result<MapData, Missing> {
+    MapData::from_pin(maps.join(name)).map_err(|error| Missing::Use(name, Box::new(error)))
 }
 
-fn shared<T: aya::Pod>(
-    bpf: &mut Ebpf,
+fn hash<K: aya::Pod, V: aya::Pod>(
+    maps: &Path,
     name: &'static str,
-    length: u32,
-) -> Result<Shared<T>, Missing> {
-    let map = bpf.take_map(name).ok_or(Missing::Map(name))?;
-    let Map::Array(map) = map else { return Err(Missing::Map(name)) };
+) -> Result<HashMap<MapData, K, V>, Missing> {
+    let map = open(maps, name)?;
+    HashMap::try_from(Map::HashMap(map)).map_err(|error| Missing::Use(name, Box::new(error)))
+}
+
+fn shared<T: aya::Pod>(maps: &Path, name: &'static str, length: u32) -> Result<Shared<T>, Missing> {
+    let map = open(maps, name)?;
     Shared::map(&map, length).map_err(|error| Missing::Use(name, Box::new(error)))
 }

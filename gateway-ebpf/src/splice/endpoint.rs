@@ -143,6 +143,7 @@ fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frame
     }
     flow.last_ns = now;
     flow.bytes += u64::from(packet.length);
+    flow.data += u64::from(frames.bytes);
     flow.chunks += u64::from(frames.count);
     if let Some(tails) = maps::tails(number) {
         frames.keep(ctx, tails, flow.tail);

@@ -13,6 +13,8 @@ use super::packet::{Packet, clear, within};
 pub struct Frames {
     /// How many there are.
     pub count: u32,
+    /// Their data, in bytes.
+    pub bytes: u32,
     /// Data of the last ones, by number of the chunk modulo [`TAIL_CHUNKS`].
     /// Each is `at << 32 | length`: whole words are cleared without a call.
     data: [u64; TAIL_CHUNKS as usize],
@@ -27,6 +29,7 @@ impl Frames {
         let mut data_of = MaybeUninit::<[u64; TAIL_CHUNKS as usize]>::uninit();
         let data_of = cleared(&mut data_of);
         let mut count = 0;
+        let mut bytes = 0;
         while count < CHUNKS_PER_PACKET {
             let Some(window) = load(ctx, at, end) else { return Err(Stop::Cut) };
             let Some(line) = size_line(window) else {
@@ -51,9 +54,10 @@ impl Frames {
             let number = (count & (TAIL_CHUNKS - 1)) as usize;
             data_of[number] = u64::from(data) << 32 | u64::from(line.size);
             count += 1;
+            bytes += line.size;
             at = tail + 2;
             if at == end {
-                return Ok(Self { count, data: *data_of });
+                return Ok(Self { count, bytes, data: *data_of });
             }
         }
         Err(Stop::Many)

@@ -171,6 +171,10 @@ impl Answer {
             return;
         };
         let (Some(up), Some(down)) = (&connection.bound, &client.bound) else { return };
+        // The time to the first token is ours to measure.
+        if !self.record.has_begun() {
+            return;
+        }
         if splice.armed.is_some() || !tracker.at_boundary() || !connection.buffer.is_empty() {
             return;
         }

@@ -184,9 +184,10 @@ impl Record {
         }
         let looked_at = self.watched_tokens() - before;
         self.moved.bytes += moved.bytes;
+        self.moved.data += moved.data;
         self.moved.chunks += moved.chunks.saturating_sub(looked_at);
         self.moved.span += moved.span;
-        self.response_bytes += moved.bytes;
+        self.response_bytes += moved.data;
     }
 
     fn watched_tokens(&self) -> u64 {
@@ -196,6 +197,12 @@ impl Record {
     /// How most of the answer's bytes went.
     fn path(&self) -> Path {
         if self.moved.bytes > 0 { Path::Splice } else { Path::User }
+    }
+
+    /// Whether the first token has been seen, or two events that are not known to have
+    /// any: the first one names the role.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.first_token.is_some() || self.watch.as_ref().is_some_and(|w| w.events_seen() >= 2)
     }
 
     /// Whether the answer's payload so far ends with a whole event.

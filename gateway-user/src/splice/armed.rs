@@ -40,6 +40,8 @@ pub(crate) struct Armed {
 pub(crate) struct Moved {
     /// Bytes, chunk framing included.
     pub(crate) bytes: u64,
+    /// Bytes without it.
+    pub(crate) data: u64,
     /// Chunks.
     pub(crate) chunks: u64,
     /// Between the first and the last of them.
@@ -182,6 +184,7 @@ impl Armed {
             .collect();
         Moved {
             bytes: flow.bytes,
+            data: flow.data,
             chunks: flow.chunks,
             span: Duration::from_nanos(flow.last_ns.saturating_sub(flow.first_ns)),
             tails,

@@ -41,8 +41,8 @@ impl Node {
             }
             return Ok(node);
         }
-        let mut kernel = Kernel::load(&root, AtExit::Detach).map_err(|error| whole(&error))?;
-        let splicer = Splicer::new(&mut kernel.bpf, listeners).map_err(|error| whole(&error));
+        let kernel = Kernel::load(&root, AtExit::Detach).map_err(|error| whole(&error))?;
+        let splicer = Splicer::new(&kernel.maps(), listeners).map_err(|error| whole(&error));
         let node =
             Arc::new(Self { kernel: Mutex::new(kernel), splicer, refused: Mutex::default() });
         node.attach();
