@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use gateway_core::Time;
+use gateway_tests::engine::EngineRequest;
 use gateway_tests::lab::catalogue::{self, Entry};
 use gateway_tests::lab::policy::Contender;
-use gateway_tests::lab::scenario::{EngineSpec, Scenario};
+use gateway_tests::lab::request::LabRequest;
+use gateway_tests::lab::scenario::{EngineSpec, Scenario, Session};
 use gateway_tests::lab::{self, calibrate, plan::Plan, report::Row, runner};
 
 /// Prints a scenario as a plan of HTTP requests.
@@ -30,8 +33,8 @@ struct Args {
     /// Most engines; a larger fleet is thinned out evenly.
     #[arg(long, default_value_t = 8)]
     engines: usize,
-    /// Runs per policy. Arrivals are the same in all; what differs is chance in the
-    /// gateway: the phase of its readings, and who is picked among equals.
+    /// Runs per policy. What differs is chance: whose turn is first, who is picked among
+    /// equals, the phase of a gateway's readings, and milliseconds on the way.
     #[arg(long, default_value_t = 20)]
     runs: u64,
     /// Policies to predict, by name, separated by commas.
@@ -55,7 +58,7 @@ fn main() -> Result<()> {
             policy: name.clone(),
             seed,
             load: args.load,
-            summary: runner::run(&scenario, &contender, seed).summary(),
+            summary: runner::run(&by_chance(&scenario, seed), &contender, seed).summary(),
         }));
     }
     println!("{}", serde_json::to_string(&plan)?);
@@ -72,6 +75,25 @@ fn scaled_down(entry: &Entry, args: &Args) -> Scenario {
     let rate = calibrate::capacity(entry) * share * args.load;
     let (warm_up, length) = (Duration::from_secs(args.warm_up), Duration::from_secs(args.seconds));
     Scenario { fleet, ..entry.scenario(rate, args.seed, warm_up, length) }
+}
+
+/// The scenario as it may come to pass on real sockets: a few short requests ahead, which
+/// move whose turn it is, and arrivals up to 5 ms late. Neither matters in itself; what a
+/// policy makes of such trifles belongs to what it may do.
+fn by_chance(scenario: &Scenario, run: u64) -> Scenario {
+    let mut scenario = scenario.clone();
+    let mut rng = fastrand::Rng::with_seed(run);
+    for session in &mut scenario.sessions {
+        session.start += Duration::from_micros(rng.u64(..5_000));
+    }
+    let short = || {
+        let engine =
+            EngineRequest { prompt_tokens: 1, output_tokens: 1, ..EngineRequest::default() };
+        Session::single(Time::ZERO, LabRequest { engine, ..LabRequest::default() })
+    };
+    let ahead = run as usize % scenario.fleet.len().max(1);
+    scenario.sessions.extend(std::iter::repeat_with(short).take(ahead));
+    scenario
 }
 
 fn contender(name: &str) -> Result<Contender> {
