@@ -116,6 +116,8 @@ pub struct Pool {
     whole: Speed,
     /// Mean uncached prompt tokens of a request; `None` before the first.
     typical_tokens: Option<f64>,
+    /// Mean prompt tokens of a request, cached ones included.
+    typical_prompt: Option<f64>,
     finished: Rate,
     /// The next slot whose whole answers are looked after.
     hand: usize,
@@ -147,6 +149,7 @@ impl Pool {
             typical: Speed::default(),
             whole: Speed::default(),
             typical_tokens: None,
+            typical_prompt: None,
             finished: Rate::default(),
             hand: 0,
             scratch: Scratch::default(),
@@ -172,6 +175,12 @@ impl Pool {
     #[must_use]
     pub const fn settings(&self) -> &PoolSettings {
         &self.settings
+    }
+
+    /// Share of prompt tokens that are not found in a prefix cache.
+    fn computed_share(&self) -> f64 {
+        let tokens = self.typical_tokens.zip(self.typical_prompt.filter(|&prompt| prompt > 0.0));
+        tokens.map_or(1.0, |(computed, prompt)| computed / prompt)
     }
 
     fn slot(&self, id: EndpointId) -> Option<usize> {

@@ -81,6 +81,7 @@ impl Pool {
         let own = &mut self.rows[slot].own;
         own.prefilling = own.prefilling.saturating_sub(1);
         own.prefill_tokens = own.prefill_tokens.saturating_sub(u64::from(entry.tokens));
+        own.fresh_tokens += u64::from(entry.tokens);
         if fresh {
             own.fresh_waiting = own.fresh_waiting.saturating_sub(1);
             own.fresh_running += 1;

@@ -43,6 +43,8 @@ pub(crate) struct Digest {
     /// Seconds for working off the queue, from `busy_since` on.
     pub(crate) queued: f64,
     pub(crate) busy_since: Time,
+    /// Until when prompts of others are being computed.
+    pub(crate) foreign_until: Time,
     /// Of `base`, what starting any prompt adds to a step.
     pub(crate) overhead: f32,
     /// Requests in the running batch, own ones where the engine does not tell.
@@ -72,6 +74,7 @@ impl Digest {
             per_token: pace * row.speed[1] / 1e3,
             queued,
             busy_since: row.busy_since,
+            foreign_until: row.foreign_until,
             overhead: row.speed[0] as f32,
             batch: features[2] as f32,
             kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
@@ -96,7 +99,8 @@ impl Digest {
         } else {
             0.0
         };
-        ahead + self.base + self.per_token * f64::from(uncached)
+        let foreign = self.foreign_until.since(now).as_secs_f64();
+        ahead.max(foreign) + self.base + self.per_token * f64::from(uncached)
     }
 }
 

@@ -27,7 +27,8 @@ impl Pool {
         endpoint.read = Some(now);
         read_adapters(&mut self.residency, slot as u32, &endpoint.signals, signals);
         endpoint.signals.clone_from(signals);
-        take_reading(&mut self.rows[slot], signals, now);
+        let share = self.computed_share();
+        take_reading(&mut self.rows[slot], signals, share, now);
         self.refresh_speed(slot, now);
     }
 
@@ -93,7 +94,8 @@ fn read_adapters(residency: &mut Residency, slot: u32, old: &Signals, new: &Sign
     residency.observe(slot, old.adapters.as_ref(), new.adapters.as_ref());
 }
 
-fn take_reading(row: &mut Row, signals: &Signals, now: Time) {
+fn take_reading(row: &mut Row, signals: &Signals, share: f64, now: Time) {
+    let (before, seconds) = (row.kv_used(), now.since(row.seen).as_secs_f64());
     row.seen = row.seen.max(now);
     row.scraped_waiting = sane(signals.waiting);
     row.scraped_running = sane(signals.running);
@@ -107,6 +109,10 @@ fn take_reading(row: &mut Row, signals: &Signals, now: Time) {
         max: adapters.max,
         active: (adapters.running.len() + adapters.waiting.len()) as u32,
     });
+    if let Some(before) = before {
+        row.note_growth(before, seconds, share, now);
+    }
+    row.own.fresh_tokens = 0;
     row.own.fresh_waiting = 0;
     row.own.fresh_running = 0;
     row.own.departed = 0;

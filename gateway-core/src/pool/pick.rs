@@ -65,6 +65,7 @@ impl Pool {
         // Of others' requests in the queue, each of ours has its share to wait for.
         let others = row.foreign() / f64::from(row.own.prefilling + 1);
         let typical = dot(&row.speed, &row.features(scene.typical_tokens as u32));
+        let foreign = row.foreign_until.since(now).as_secs_f64();
         let entry = Entry {
             serial: 0,
             slot,
@@ -74,8 +75,8 @@ impl Pool {
             reading: self.endpoints[slot as usize].reading,
             picked: now,
             features,
-            work: dot(&row.speed, &features) + others * typical,
-            found: if row.has_queue() { Found::Queue } else { Found::Idle },
+            work: dot(&row.speed, &features) + others * typical + foreign,
+            found: if row.has_queue() || foreign > 0.0 { Found::Queue } else { Found::Idle },
             predicted: scene.predicted_ttft(slot) + self.loading(&scene, slot),
             lesson,
         };
@@ -163,6 +164,9 @@ impl Pool {
         self.rotation.picked(slot);
         let typical = self.typical_tokens.get_or_insert(tokens);
         *typical += 0.02 * (tokens - *typical);
+        let prompt = f64::from(request.prompt_tokens);
+        let typical = self.typical_prompt.get_or_insert(prompt);
+        *typical += 0.02 * (prompt - *typical);
         self.refresh(slot as usize);
         self.remember(request, slot, longest, now);
         let lease = self.ledger.enter(entry);

@@ -12,9 +12,17 @@
 //! counted twice, except when the picture holds fewer requests than this gateway
 //! alone has there: then some were still on their way when it was taken.
 
+use std::time::Duration;
+
 use super::{EndpointId, EndpointState};
 use crate::policy::speed::{Coefficients, Features, PRIOR, dot};
 use crate::time::Time;
+
+/// Seconds of a decode step that no engine is much faster than.
+const SHORTEST_STEP: f64 = 0.015;
+
+/// Longest time for which others' prompts are believed to be computed after a reading.
+const MOST_FOREIGN: Duration = Duration::from_secs(10);
 
 /// One endpoint's numbers.
 #[derive(Clone, Debug)]
@@ -52,6 +60,9 @@ pub(crate) struct Row {
     /// Since when the prompt at the head of the queue is being computed, as far as this
     /// gateway sees: the last first token, or the pick that found no other of its requests.
     pub(crate) busy_since: Time,
+    /// Until when prompts of other gateways are being computed, as far as the KV cache's
+    /// growth tells.
+    pub(crate) foreign_until: Time,
 }
 
 /// LoRA slots of an engine, as scraped.
@@ -74,6 +85,8 @@ pub(crate) struct Own {
     pub(crate) fresh_waiting: u32,
     /// Sent since the last reading, with a first token.
     pub(crate) fresh_running: u32,
+    /// Uncached prompt tokens of those that got their first token since the last reading.
+    pub(crate) fresh_tokens: u64,
     /// Sent before the last reading and ended since.
     pub(crate) departed: u32,
 }
@@ -102,6 +115,7 @@ impl Row {
             doubt: 1.0,
             pace: 1.0,
             busy_since: now,
+            foreign_until: Time::ZERO,
         }
     }
 
@@ -163,8 +177,33 @@ impl Row {
         }
     }
 
+    /// Tokens in the KV cache, as scraped.
+    pub(crate) fn kv_used(&self) -> Option<f64> {
+        Some(self.kv_usage? * self.kv_tokens?)
+    }
+
+    /// Notes how the KV cache has grown over `seconds` since the last reading, of whose
+    /// tokens this `share` had to be computed.
+    ///
+    /// Engines count a prompt that is being computed as running, not as waiting, so another
+    /// gateway's prompts are seen neither in the queue nor in the own account; but their
+    /// blocks are there. What own prompts and decoding explain is taken off. Where most
+    /// of a prompt is found in the prefix cache, its blocks come without work and
+    /// growth says little: hence the third power.
+    pub(crate) fn note_growth(&mut self, before: f64, seconds: f64, share: f64, now: Time) {
+        let Some(used) = self.kv_used() else { return };
+        let running = self.scraped_running.unwrap_or(0.0);
+        let decoded = running * seconds / SHORTEST_STEP;
+        let own = self.own.prefill_tokens + self.own.fresh_tokens;
+        let foreign = (used - before - decoded - own as f64).max(0.0) * share.powi(3);
+        let computing = Duration::try_from_secs_f64(foreign / 1e3 * self.speed[1]);
+        let from = self.foreign_until.max(now);
+        self.foreign_until = (from + computing.unwrap_or_default()).min(now + MOST_FOREIGN);
+    }
+
     /// Forgets what the last reading said.
     pub(crate) fn forget_reading(&mut self) {
+        self.foreign_until = Time::ZERO;
         self.scraped_waiting = None;
         self.scraped_running = None;
         self.kv_usage = None;
@@ -220,6 +259,34 @@ mod tests {
         row.own.fresh_waiting = 7;
         row.merge();
         assert_eq!((row.waiting, row.running), (None, None));
+    }
+
+    /// Half a second after a reading of 10,000 tokens there are 14,000.
+    fn grown(own: Own, share: f64) -> f64 {
+        let now = Time::from_origin(Duration::from_secs(7));
+        let mut row = Row {
+            kv_usage: Some(0.14),
+            kv_tokens: Some(100_000.0),
+            scraped_running: Some(15.0),
+            speed: [0.0, 0.2, 0.0, 0.0],
+            own,
+            ..Row::new(EndpointId(1), 1.0, Time::ZERO)
+        };
+        row.note_growth(10_000.0, 0.5, share, now);
+        row.foreign_until.since(now).as_secs_f64()
+    }
+
+    #[test]
+    fn growth_that_nobody_here_explains_is_anothers_prompt() {
+        // 500 of the tokens are decoded ones.
+        assert!((grown(Own::default(), 1.0) - 3.5 * 0.2).abs() < 1e-9);
+        assert!((grown(Own::default(), 0.5) - 3.5 * 0.2 / 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn growth_by_own_prompts_says_nothing_of_others() {
+        let own = Own { prefill_tokens: 3_000, fresh_tokens: 600, ..Own::default() };
+        assert_eq!(grown(own, 1.0), 0.0);
     }
 
     #[test]
