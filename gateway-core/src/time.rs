@@ -41,6 +41,14 @@ impl Time {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// Seconds from `earlier` to `self`; zero when `earlier` is later. For decisions, which
+    /// ask once per endpoint: much faster than by way of a [`Duration`].
+    #[inline]
+    #[must_use]
+    pub(crate) fn seconds_since(self, earlier: Self) -> f64 {
+        self.0.saturating_sub(earlier.0) as f64 * 1e-9
+    }
 }
 
 impl Add<Duration> for Time {
@@ -75,6 +83,8 @@ mod tests {
         let late = early + Duration::from_millis(250);
         assert_eq!(late.since(early), Duration::from_millis(250));
         assert_eq!(early.since(late), Duration::ZERO);
+        assert!((late.seconds_since(early) - 0.25).abs() < 1e-12);
+        assert_eq!(early.seconds_since(late), 0.0);
         assert_eq!(Time::ZERO - Duration::from_secs(1), Time::ZERO);
     }
 }

@@ -40,7 +40,8 @@ pub(crate) struct Digest {
     pub(crate) base: f64,
     /// Further seconds per uncached prompt token.
     pub(crate) per_token: f64,
-    /// Seconds for working off the queue, from `busy_since` on.
+    /// Seconds for working off the queue, from `busy_since` on; 0 and the end of time
+    /// when there is none.
     pub(crate) queued: f64,
     pub(crate) busy_since: Time,
     /// Until when prompts of others are being computed.
@@ -64,16 +65,16 @@ impl Digest {
         let features = row.features(0);
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
         let promised = row.own.prefill_tokens as f64 * kv_per_token;
-        let (pace, queued) = if row.has_queue() {
-            (row.pace.max(1.0), row.queued_work(typical_tokens))
+        let (pace, queued, busy_since) = if row.has_queue() {
+            (row.pace.max(1.0), row.queued_work(typical_tokens), row.busy_since)
         } else {
-            (1.0, 0.0)
+            (1.0, 0.0, Time::MAX)
         };
         Self {
             base: pace * dot(&row.speed, &features),
             per_token: pace * row.speed[1] / 1e3,
             queued,
-            busy_since: row.busy_since,
+            busy_since,
             foreign_until: row.foreign_until,
             overhead: row.speed[0] as f32,
             batch: features[2] as f32,
@@ -92,14 +93,9 @@ impl Digest {
     /// be preferred to a free one.
     #[inline]
     pub(crate) fn time_to_first_token(&self, uncached: u32, now: Time) -> f64 {
-        let ahead = if self.queued > 0.0 {
-            (self.queued - now.since(self.busy_since).as_secs_f64())
-                .abs()
-                .max(STILL_AHEAD * self.queued)
-        } else {
-            0.0
-        };
-        let foreign = self.foreign_until.since(now).as_secs_f64();
+        let late = now.seconds_since(self.busy_since) - self.queued;
+        let ahead = late.abs().max(STILL_AHEAD * self.queued);
+        let foreign = self.foreign_until.seconds_since(now);
         ahead.max(foreign) + self.base + self.per_token * f64::from(uncached)
     }
 }

@@ -350,3 +350,6 @@ impl<'a> World<'a> {
         self.run
     }
 }
+
+#[cfg(test)]
+mod tests;
