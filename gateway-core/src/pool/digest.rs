@@ -32,7 +32,7 @@ impl Gate {
 /// Least share of queued work that is taken as still to do.
 const STILL_AHEAD: f64 = 0.2;
 
-/// What predictions are made from; seconds and requests.
+/// What predictions are made from; seconds (moments, too: since the origin) and requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(align(64))]
 pub(crate) struct Digest {
@@ -40,12 +40,12 @@ pub(crate) struct Digest {
     pub(crate) base: f64,
     /// Further seconds per uncached prompt token.
     pub(crate) per_token: f64,
-    /// Seconds for working off the queue, from `busy_since` on; 0 and the end of time
+    /// Seconds for working off the queue, from `busy_since` on; 0 and infinity
     /// when there is none.
     pub(crate) queued: f64,
-    pub(crate) busy_since: Time,
+    pub(crate) busy_since: f64,
     /// Until when prompts of others are being computed.
-    pub(crate) foreign_until: Time,
+    pub(crate) foreign_until: f64,
     /// Of `base`, what starting any prompt adds to a step.
     pub(crate) overhead: f32,
     /// Requests in the running batch, own ones where the engine does not tell.
@@ -66,16 +66,16 @@ impl Digest {
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
         let promised = row.own.prefill_tokens as f64 * kv_per_token;
         let (pace, queued, busy_since) = if row.has_queue() {
-            (row.pace.max(1.0), row.queued_work(typical_tokens), row.busy_since)
+            (row.pace.max(1.0), row.queued_work(typical_tokens), row.busy_since.seconds())
         } else {
-            (1.0, 0.0, Time::MAX)
+            (1.0, 0.0, f64::INFINITY)
         };
         Self {
             base: pace * dot(&row.speed, &features),
             per_token: pace * row.speed[1] / 1e3,
             queued,
             busy_since,
-            foreign_until: row.foreign_until,
+            foreign_until: row.foreign_until.seconds(),
             overhead: row.speed[0] as f32,
             batch: features[2] as f32,
             kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
@@ -92,11 +92,10 @@ impl Digest {
     /// done any moment still counts a little, or an endpoint about to be free would
     /// be preferred to a free one.
     #[inline]
-    pub(crate) fn time_to_first_token(&self, uncached: u32, now: Time) -> f64 {
-        let late = now.seconds_since(self.busy_since) - self.queued;
+    pub(crate) fn time_to_first_token(&self, uncached: u32, now: f64) -> f64 {
+        let late = (now - self.busy_since).max(0.0) - self.queued;
         let ahead = late.abs().max(STILL_AHEAD * self.queued);
-        let foreign = self.foreign_until.seconds_since(now);
-        ahead.max(foreign) + self.base + self.per_token * f64::from(uncached)
+        ahead.max(self.foreign_until - now) + self.base + self.per_token * f64::from(uncached)
     }
 }
 

@@ -125,6 +125,7 @@ impl Pool {
         Scene {
             request,
             now,
+            seconds: now.seconds(),
             rows: &self.rows,
             digests: &self.digests,
             signs: &self.signs,

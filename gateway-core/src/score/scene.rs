@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(crate) struct Scene<'a> {
     pub(crate) request: &'a RequestView<'a>,
     pub(crate) now: Time,
+    /// The same in seconds.
+    pub(crate) seconds: f64,
     pub(crate) rows: &'a [Row],
     pub(crate) digests: &'a [Digest],
     pub(crate) signs: &'a [Signs],
@@ -104,7 +106,7 @@ impl<'a> Scene<'a> {
     /// Predicted time to first token in seconds, loading an adapter aside.
     #[inline]
     pub(crate) fn predicted_ttft(&self, slot: u32) -> f64 {
-        self.digest(slot).time_to_first_token(self.uncached_tokens(slot), self.now)
+        self.digest(slot).time_to_first_token(self.uncached_tokens(slot), self.seconds)
     }
 
     /// What an endpoint's cost is multiplied by while it starts slowly: 10 to 1.
