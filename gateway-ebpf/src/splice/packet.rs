@@ -205,6 +205,8 @@ impl Packet {
             return None;
         }
         let skb = ctx.skb.skb.cast();
+        // Kernel 6.1 has to see that it is not zero.
+        let length = within::<64>(length);
         // SAFETY: `length` is at most the room.
         if unsafe { bpf_skb_load_bytes(skb, TCP_AT + TCP, address(old), length) } != 0 {
             return None;
@@ -415,7 +417,7 @@ pub fn store_options(ctx: &TcContext, (old, new): Options, length: u32) -> bool 
     if length == 0 || length > OPTIONS as u32 {
         return false;
     }
-    let room = OPTIONS as u32;
+    let (room, length) = (OPTIONS as u32, within::<64>(length));
     // SAFETY: both buffers have that room, and `length` is at most that.
     unsafe {
         let difference = bpf_csum_diff(address(old), room, address(new), room, 0);

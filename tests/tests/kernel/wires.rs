@@ -74,7 +74,10 @@ fn converse(path: Datapath, faults: Faults) {
                 }
             }
         });
-        site.assert_taken(path);
+        // What is out of order goes to user space, and with luck everything is.
+        if faults.reorder == 0.0 {
+            site.assert_taken(path);
+        }
         let wires = site.net.cables().filter_map(|cable| cable.wire.as_ref());
         let done = wires.map(|wire| wire.done().iter().sum::<u64>());
         assert!(done.sum::<u64>() > 0, "seed {seed}: the wires were perfect");
