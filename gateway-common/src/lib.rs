@@ -14,6 +14,7 @@ pub const LAYOUT: u32 = 1;
 pub mod chunked;
 pub mod seq;
 pub mod splice;
+pub mod steer;
 
 #[cfg(feature = "user")]
 mod plain;

@@ -4,6 +4,7 @@
 use aya::Pod;
 
 use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple};
+use crate::steer;
 
 macro_rules! plain {
     ($($name:ty),*) => {
@@ -16,3 +17,4 @@ macro_rules! plain {
 }
 
 plain!(Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple);
+plain!(steer::Vip, steer::Pool, steer::Endpoint, steer::Origin, steer::Beat, steer::Counters);

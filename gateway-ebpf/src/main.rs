@@ -8,6 +8,7 @@
 #![allow(internal_features, reason = "compare-and-set, which `AtomicU64` lacks on this target")]
 
 mod splice;
+mod steer;
 
 #[cfg(not(test))]
 #[panic_handler]
