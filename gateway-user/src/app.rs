@@ -22,11 +22,12 @@ use crate::clock::Clock;
 use crate::config::{Config, Datapath, PoolConfig, Switch};
 use crate::drain::{self, Phase, Trigger};
 use crate::gateway::{Gateway, Site};
+use crate::kernel::steer::Steering;
 use crate::metrics::Metrics;
 use crate::proxy::worker::{self, Worker};
 use crate::reload::{self, Source};
 use crate::splice::Node;
-use crate::{admin, models, scrape, signals};
+use crate::{admin, models, scrape, signals, steer};
 
 /// How often interfaces are looked through for new ones.
 const INTERFACES: Duration = Duration::from_secs(2);
@@ -113,6 +114,9 @@ impl App {
             if let Some(node) = &gateway.node {
                 control.spawn(attach_to_new_interfaces(Arc::clone(node)));
             }
+            if let Some(steering) = steering(&config, gateway.node.as_deref()) {
+                control.spawn(steer::run(Arc::clone(&gateway), steering, addresses.clone()));
+            }
         }
         let threads = start_workers(&config, &listeners, &gateway, &trigger)?;
         Ok(Self {
@@ -185,7 +189,8 @@ fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Option<A
         Datapath::Splice => true,
         Datapath::User => false,
     };
-    if !config.pools.iter().any(wants) {
+    let steers = |pool: &PoolConfig| pool.steering.is_some();
+    if !config.pools.iter().any(|pool| wants(pool) || steers(pool)) {
         return None;
     }
     match Node::open(listeners) {
@@ -198,6 +203,20 @@ fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Option<A
         }
         Err(why) => {
             tracing::warn!("kernel data path: off: {why}");
+            None
+        }
+    }
+}
+
+/// The programs that steer connections, where a pool has a virtual address.
+fn steering(config: &Config, node: Option<&Node>) -> Option<Steering> {
+    if config.pools.iter().all(|pool| pool.steering.is_none()) {
+        return None;
+    }
+    match node?.steer() {
+        Ok(steering) => Some(steering),
+        Err(why) => {
+            tracing::warn!("no steering to virtual addresses: {why}");
             None
         }
     }

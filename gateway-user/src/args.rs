@@ -37,6 +37,9 @@ pub enum Command {
     Explain(ExplainFlags),
     /// Show the pools and endpoints of a running gateway.
     Status(StatusFlags),
+    /// Look at the gateway's part in this node's kernel.
+    #[command(subcommand)]
+    Bpf(BpfCommand),
 }
 
 /// Flags of `validate`.
@@ -89,6 +92,26 @@ pub struct StatusFlags {
     /// Where to ask.
     #[command(flatten)]
     pub admin: AdminAddress,
+}
+
+/// What to do with the gateway's part in the kernel.
+#[derive(Debug, Subcommand)]
+pub enum BpfCommand {
+    /// Show what is needed, attached, steered and counted, whether or not a daemon runs.
+    Status(BpfStatusFlags),
+}
+
+/// Flags of `bpf status`.
+#[derive(Args, Debug)]
+pub struct BpfStatusFlags {
+    /// Where the daemon has pinned its maps.
+    #[arg(
+        long,
+        env = crate::kernel::ROOT_VARIABLE,
+        value_name = "DIRECTORY",
+        default_value = crate::kernel::DEFAULT_ROOT
+    )]
+    pub root: PathBuf,
 }
 
 /// A key on the command line, which no `Debug` output shows.

@@ -1,6 +1,7 @@
 //! Commands that look and tell, and change nothing.
 
 mod ask;
+mod bpf;
 mod explain;
 mod status;
 mod table;
@@ -8,6 +9,7 @@ mod table;
 use crate::args::ValidateFlags;
 use crate::config::{Auth, Config, ConfigError, PoolConfig};
 
+pub use bpf::bpf_status;
 pub use explain::explain;
 pub use status::status;
 
@@ -33,8 +35,11 @@ pub fn validate(flags: &ValidateFlags) -> Result<String, ConfigError> {
 
 fn pool(pool: &PoolConfig) -> String {
     let model = pool.names.model.as_deref().unwrap_or("whatever its engines serve");
+    let steered = pool.steering.map_or_else(String::new, |steering| {
+        format!(", {} steered by {}", steering.address, steering.mode.name())
+    });
     format!(
-        "pool {}: {model}, {} endpoints, {}, policy {}",
+        "pool {}: {model}, {} endpoints, {}, policy {}{steered}",
         pool.name,
         pool.endpoints.len(),
         pool.engine.name(),

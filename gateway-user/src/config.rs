@@ -31,7 +31,8 @@ use crate::args::Overrides;
 pub use address::{HttpAddress, Scheme};
 pub use error::ConfigError;
 pub use pool::{
-    EndpointConfig, EngineKind, GpuConfig, HealthConfig, MetricsConfig, PoolConfig, Timeouts,
+    EndpointConfig, EngineKind, GpuConfig, HealthConfig, MetricsConfig, PoolConfig, SteeringConfig,
+    Timeouts,
 };
 pub use secret::Secret;
 
@@ -154,6 +155,28 @@ pub enum Datapath {
     Splice,
     /// Through the daemon.
     User,
+}
+
+/// What becomes of a connection to a pool's virtual address.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SteeringMode {
+    /// It goes to this gateway, which looks at each request.
+    #[default]
+    Request,
+    /// It goes to an endpoint for as long as it lasts.
+    Connection,
+}
+
+impl SteeringMode {
+    /// Name in configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Connection => "connection",
+        }
+    }
 }
 
 /// Whether something is done.

@@ -14,10 +14,13 @@ use std::path::{Path, PathBuf};
 
 use aya::{Ebpf, EbpfLoader};
 
+mod cgroup;
 mod error;
 mod needs;
 mod netlink;
-mod pins;
+pub(crate) mod pins;
+pub mod steer;
+mod sys;
 mod tc;
 
 pub use error::{AttachError, Off};
@@ -31,6 +34,9 @@ pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/inference-gateway";
 /// Names another place: for a second daemon on a node, and for tests.
 pub const ROOT_VARIABLE: &str = "INFERENCE_GATEWAY_BPF_ROOT";
 
+/// Names another cgroup than the node's root, whose processes alone are steered.
+pub const CGROUP_VARIABLE: &str = "INFERENCE_GATEWAY_CGROUP";
+
 /// The kernel programs in this executable, as an ELF file, if it was built with them.
 #[must_use]
 pub fn object() -> Option<&'static [u8]> {
@@ -41,6 +47,17 @@ pub fn object() -> Option<&'static [u8]> {
 #[must_use]
 pub fn root() -> PathBuf {
     std::env::var_os(ROOT_VARIABLE).map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
+}
+
+/// What a daemon needs here, by name, and what is wrong with it. Changes nothing.
+#[must_use]
+pub fn checks() -> Vec<(&'static str, Result<(), Off>)> {
+    vec![
+        ("programs", object().map(drop).ok_or(Off::NoObject)),
+        ("capabilities", needs::capabilities()),
+        ("bpf file system", needs::bpf_file_system_is_there(&root())),
+        ("root cgroup", cgroup::root().map(drop)),
+    ]
 }
 
 /// What becomes of maps and hooks when the daemon ends by itself.

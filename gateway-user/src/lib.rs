@@ -25,5 +25,6 @@ pub mod reload;
 mod scrape;
 mod signals;
 mod splice;
+mod steer;
 pub mod telemetry;
 pub mod tls;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use inference_gateway::app::{App, KernelPath};
-use inference_gateway::args::{Arguments, Command, RunFlags};
+use inference_gateway::args::{Arguments, BpfCommand, Command, RunFlags};
 use inference_gateway::reload::Source;
 use inference_gateway::{cli, telemetry};
 
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Validate(flags) => tell(cli::validate(&flags), USAGE),
         Command::Explain(flags) => tell(cli::explain(&flags).map_err(full), 1),
         Command::Status(flags) => tell(cli::status(&flags).map_err(full), 1),
+        Command::Bpf(BpfCommand::Status(flags)) => tell(cli::bpf_status(&flags).map_err(full), 1),
     }
 }
 

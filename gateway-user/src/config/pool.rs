@@ -5,6 +5,7 @@ mod failure;
 mod fill;
 mod flow;
 mod signals;
+mod steering;
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use gateway_core::retry::RetrySettings;
 use gateway_core::route::PoolNames;
 
 use super::address::{HttpAddress, Scheme};
-use super::{Datapath, Secret, Switch};
+use super::{Datapath, Secret, SteeringMode, Switch};
 pub(super) use convert::header_name;
 pub(super) use fill::fill_in;
 
@@ -57,6 +58,17 @@ pub struct PoolConfig {
     pub delayed_acks: Switch,
     /// How streamed answers go.
     pub datapath: Datapath,
+    /// What is done about connections to its virtual address, if it has one.
+    pub steering: Option<SteeringConfig>,
+}
+
+/// What is done about connections to a virtual address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SteeringConfig {
+    /// The virtual address.
+    pub address: std::net::SocketAddrV4,
+    /// Where they go.
+    pub mode: SteeringMode,
 }
 
 /// What a pool's engines are.

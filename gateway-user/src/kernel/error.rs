@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use aya::EbpfError;
+use aya::maps::MapError;
 use aya::pin::PinError;
 use aya::programs::ProgramError;
 
@@ -62,6 +63,33 @@ pub enum Off {
     /// The kernel does not take the maps.
     #[error("the kernel refuses the maps: {0}")]
     Load(Box<EbpfError>),
+    /// Not in the object.
+    #[error("the kernel programs have no map {name}; `cargo xtask build-ebpf` renews them")]
+    Map {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A map is not what it should be, or is full.
+    #[error("cannot use a map: {0}")]
+    UseMap(Box<MapError>),
+    /// Only the first version of cgroups, or none.
+    #[error("no second version of cgroups; boot with `systemd.unified_cgroup_hierarchy=1`")]
+    NoCgroup,
+    /// A container's view.
+    #[error(
+        "{} is not the root of the node's cgroups (its id is {id}); \
+         run in the node's cgroup namespace or mount the node's hierarchy there",
+        path.display()
+    )]
+    WrongCgroup {
+        /// Where the hierarchy is mounted.
+        path: PathBuf,
+        /// Id of what is there; 1 is the root.
+        id: u64,
+    },
+    /// The self-test.
+    #[error("steering is attached and does not work: {0}")]
+    Trial(io::Error),
     /// The kernel does not take a program, or it cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),

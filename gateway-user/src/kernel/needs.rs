@@ -35,14 +35,20 @@ fn missing(effective: u64) -> Option<&'static str> {
     needed.iter().find(|(bit, _)| !granted(*bit)).map(|(_, name)| *name)
 }
 
+/// Checks that `root` is, or can be, a directory of a bpf file system.
+pub(super) fn bpf_file_system_is_there(root: &Path) -> Result<(), Off> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if kind_at(&mounts, root) == Some("bpf") {
+        return Ok(());
+    }
+    let path = PathBuf::from(root.parent().unwrap_or(root));
+    Err(Off::NoBpffs { path, why: io::Error::other("another file system is there") })
+}
+
 /// Makes sure that `root` is, or can be, a directory of a bpf file system; mounts one
 /// at its parent when nothing is there.
 pub(super) fn bpf_file_system(root: &Path) -> Result<(), Off> {
-    let is_there = || {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        kind_at(&mounts, root) == Some("bpf")
-    };
-    if is_there() {
+    if bpf_file_system_is_there(root).is_ok() {
         return Ok(());
     }
     let place = root.parent().unwrap_or(root);

@@ -21,12 +21,12 @@ use super::Off;
 const HANDED_OVER: &str = "steer_";
 
 /// Directory of the maps.
-pub(super) fn maps(root: &Path) -> PathBuf {
+pub(crate) fn maps(root: &Path) -> PathBuf {
     root.join(format!("v{LAYOUT}"))
 }
 
 /// Directory of the hooks.
-pub(super) fn links(root: &Path) -> PathBuf {
+pub(crate) fn links(root: &Path) -> PathBuf {
     root.join("links")
 }
 

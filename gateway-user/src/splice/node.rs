@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Splicer;
+use crate::kernel::steer::Steering;
 use crate::kernel::{self, AtExit, Kernel};
 
 /// Nodes of this process, by where their maps are pinned. Several daemons in one
@@ -48,6 +49,16 @@ impl Node {
         node.attach();
         nodes.insert(root, Arc::downgrade(&node));
         Ok(node)
+    }
+
+    /// Attaches the programs that steer connections.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, in one line.
+    pub(crate) fn steer(&self) -> Result<Steering, String> {
+        let cgroup = std::env::var_os(kernel::CGROUP_VARIABLE).map(PathBuf::from);
+        lock(&self.kernel).steer(cgroup.as_deref()).map_err(|error| whole(&error))
     }
 
     /// The maps of splicing, if the programs have them.

@@ -6,8 +6,11 @@
 use gateway_testnet::Namespace;
 use room::Room;
 
+mod cgroup;
+mod daemon;
 mod loading;
 mod room;
+mod steering;
 
 /// A place for one test; `None` where it cannot be had, which CI does not forgive.
 fn room(name: &str) -> Option<Room> {

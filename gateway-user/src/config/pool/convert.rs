@@ -14,7 +14,9 @@ use super::super::error::ConfigError;
 use super::super::scalar::Span;
 use super::super::switch::Section;
 use super::super::{address, raw};
-use super::{EndpointConfig, EngineKind, GpuConfig, PoolConfig, Timeouts, failure, flow, signals};
+use super::{
+    EndpointConfig, EngineKind, GpuConfig, PoolConfig, Timeouts, failure, flow, signals, steering,
+};
 
 /// Port of an engine that is given without one: what vLLM listens on.
 const ENGINE_PORT: u16 = 8000;
@@ -71,6 +73,7 @@ impl PoolConfig {
             debug_headers,
             delayed_acks: delayed_acks(raw, engine),
             datapath: raw.datapath,
+            steering: steering::steering(raw)?,
         })
     }
 }

@@ -6,7 +6,7 @@ use super::super::at::At;
 use super::super::scalar::{Size, Span};
 use super::super::secret::SecretSource;
 use super::super::switch::Section;
-use super::super::{Datapath, Switch};
+use super::super::{Datapath, SteeringMode, Switch};
 use super::{Dcgm, Endpoint, FlowControl, Metrics};
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -55,6 +55,12 @@ pub(crate) struct Pool {
     pub(crate) delayed_acks: Option<Switch>,
     /// How streamed answers go to clients.
     pub(crate) datapath: Datapath,
+    /// IPv4 address and port that clients on this node connect to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) virtual_ip: Option<At<String>>,
+    /// What becomes of their connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<At<SteeringMode>>,
 }
 
 impl Default for Pool {
@@ -86,6 +92,8 @@ impl Default for Pool {
             api_key: None,
             delayed_acks: None,
             datapath: Datapath::default(),
+            virtual_ip: None,
+            mode: None,
         }
     }
 }
