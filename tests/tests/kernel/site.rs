@@ -140,8 +140,20 @@ pub(crate) fn request_by(user: u64) -> Vec<u8> {
     post(CHAT, &body)
 }
 
+/// Answers every request on a connection with the story it asks for. Which connection the
+/// gateway uses for what is its own business.
+pub(crate) async fn answer_all(mut exchange: Exchange, story: fn(u64) -> Story) {
+    loop {
+        let body = exchange.body().await;
+        story(asked_by(&body)).tell_answer(&mut exchange).await;
+        if !exchange.read_head().await {
+            return;
+        }
+    }
+}
+
 /// Whose request this body is.
-pub(crate) fn asked_by(body: &[u8]) -> u64 {
+fn asked_by(body: &[u8]) -> u64 {
     let body: serde_json::Value = serde_json::from_slice(body).unwrap();
     body["user"].as_str().unwrap().parse().unwrap()
 }

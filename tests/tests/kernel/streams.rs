@@ -4,7 +4,7 @@ use gateway_tests::client::post;
 use gateway_tests::wait::soon;
 
 use super::scripted::{END, EVENTS, whole};
-use super::site::{Datapath, Site, request, tell_all};
+use super::site::{Datapath, Site, answer_all, request, request_by, tell_all};
 use super::story::{Length, Story};
 use super::{on_every_path, size};
 
@@ -76,18 +76,28 @@ fn one_connection_carries_a_thousand_answers(path: Datapath) {
 
 fn pipelined_requests_are_answered_in_order(path: Datapath) {
     let Some((site, mut engine)) = Site::new(path) else { return };
-    let stories: Vec<Story> = (0..10).map(|seed| Story::of(seed, 200)).collect();
+    let story = |number| Story::of(number, 200);
     site.play(async {
-        let mut client = site.ask().await;
-        let telling = tokio::spawn(tell_all(engine.exchange().await, stories.clone()));
-        stories[0].hear_head_and(&mut client, 100).await;
-        // In the middle of an answer, and all at once.
-        client.send(&request().repeat(9)).await.unwrap();
-        stories[0].hear_rest(&mut client, 100).await;
-        for story in &stories[1..] {
-            story.hear(&mut client).await;
+        let hearing = async {
+            let mut client = site.connect().await;
+            client.send(&request_by(0)).await.unwrap();
+            story(0).hear_head_and(&mut client, 100).await;
+            // In the middle of an answer, and all at once.
+            let more: Vec<u8> = (1..10).flat_map(request_by).collect();
+            client.send(&more).await.unwrap();
+            story(0).hear_rest(&mut client, 100).await;
+            for number in 1..10 {
+                story(number).hear(&mut client).await;
+            }
+        };
+        let mut answering = tokio::task::JoinSet::new();
+        let mut hearing = std::pin::pin!(hearing);
+        loop {
+            tokio::select! {
+                () = &mut hearing => break,
+                exchange = engine.exchange() => drop(answering.spawn(answer_all(exchange, story))),
+            }
         }
-        telling.await.unwrap();
     });
 }
 

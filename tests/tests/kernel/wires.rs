@@ -7,8 +7,7 @@ use gateway_tests::client::RawClient;
 use gateway_tests::net::{Faults, Namespace, Network};
 use tokio::task::JoinSet;
 
-use super::scripted::Exchange;
-use super::site::{Datapath, Site, asked_by, request_by};
+use super::site::{Datapath, Site, answer_all, request_by};
 use super::story::{Length, Story};
 use super::{on_every_path, size};
 
@@ -69,7 +68,7 @@ fn converse(path: Datapath, faults: Faults) {
             let mut answering = JoinSet::new();
             while !clients.is_empty() {
                 tokio::select! {
-                    exchange = engine.exchange() => drop(answering.spawn(answer_all(exchange))),
+                    exchange = engine.exchange() => drop(answering.spawn(answer_all(exchange, asked))),
                     Some(done) = clients.join_next() => done.unwrap(),
                 }
             }
@@ -92,14 +91,6 @@ async fn listen(mut client: RawClient, number: u64) {
     }
 }
 
-/// An engine's connection: tells whatever it is asked for.
-async fn answer_all(mut exchange: Exchange) {
-    loop {
-        let body = exchange.body().await;
-        let asked = asked_by(&body);
-        story(asked / ANSWERS, asked % ANSWERS).tell_answer(&mut exchange).await;
-        if !exchange.read_head().await {
-            return;
-        }
-    }
+fn asked(number: u64) -> Story {
+    story(number / ANSWERS, number % ANSWERS)
 }
