@@ -89,6 +89,11 @@ impl App {
         let metrics = Metrics::register().context("cannot register the metrics")?;
         let site = Arc::new(Site::build(Arc::clone(&config), None, clock));
         let (publish, sites) = watch::channel(Arc::clone(&site));
+        let (node, no_node) = match node(&config, path, &addresses) {
+            Ok(node) => (Some(node), String::new()),
+            Err(why) => (None, why),
+        };
+        note_kernel(&metrics, node.as_deref());
         let gateway = Arc::new(Gateway {
             clock,
             metrics,
@@ -96,7 +101,8 @@ impl App {
             site: ArcSwap::new(site),
             drain,
             buffers: Arc::new(Semaphore::new(buffers_kib(&config))),
-            node: node(&config, path, &addresses),
+            node,
+            no_node,
         });
         let control = Builder::new_multi_thread()
             .worker_threads(1)
@@ -114,7 +120,8 @@ impl App {
             if let Some(node) = &gateway.node {
                 control.spawn(attach_to_new_interfaces(Arc::clone(node)));
             }
-            if let Some(steering) = steering(&config, gateway.node.as_deref()) {
+            let attached = steering(&config, gateway.node.as_deref(), &gateway.metrics);
+            if let Some(steering) = attached {
                 control.spawn(steer::run(Arc::clone(&gateway), steering, addresses.clone()));
             }
         }
@@ -183,7 +190,7 @@ impl Drop for App {
 }
 
 /// The kernel's part, if it is wanted and can be had.
-fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Option<Arc<Node>> {
+fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Result<Arc<Node>, String> {
     let wants = |pool: &PoolConfig| match pool.datapath {
         Datapath::Auto => path == KernelPath::Wanted,
         Datapath::Splice => true,
@@ -191,7 +198,7 @@ fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Option<A
     };
     let steers = |pool: &PoolConfig| pool.steering.is_some();
     if !config.pools.iter().any(|pool| wants(pool) || steers(pool)) {
-        return None;
+        return Err("off: no pool asks for it".to_owned());
     }
     match Node::open(listeners) {
         Ok(node) => {
@@ -199,22 +206,32 @@ fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Option<A
                 None => tracing::info!("kernel data path: on"),
                 Some(why) => tracing::warn!("kernel data path: no splicing: {why}"),
             }
-            Some(node)
+            Ok(node)
         }
         Err(why) => {
             tracing::warn!("kernel data path: off: {why}");
-            None
+            Err(format!("off: {why}"))
         }
     }
 }
 
+/// Counts what is on.
+fn note_kernel(metrics: &Metrics, node: Option<&Node>) {
+    let splice = node.is_some_and(|node| node.no_splice().is_none());
+    metrics.kernel.with_label_values(&["splice"]).set(i64::from(splice));
+    metrics.kernel.with_label_values(&["steering"]).set(0);
+}
+
 /// The programs that steer connections, where a pool has a virtual address.
-fn steering(config: &Config, node: Option<&Node>) -> Option<Steering> {
+fn steering(config: &Config, node: Option<&Node>, metrics: &Metrics) -> Option<Steering> {
     if config.pools.iter().all(|pool| pool.steering.is_none()) {
         return None;
     }
     match node?.steer() {
-        Ok(steering) => Some(steering),
+        Ok(steering) => {
+            metrics.kernel.with_label_values(&["steering"]).set(1);
+            Some(steering)
+        }
         Err(why) => {
             tracing::warn!("no steering to virtual addresses: {why}");
             None

@@ -33,6 +33,8 @@ pub struct Gateway {
     pub site: ArcSwap<Site>,
     /// The kernel's part, where there is one.
     pub(crate) node: Option<Arc<Node>>,
+    /// Why there is no kernel's part, where there is none.
+    pub(crate) no_node: String,
     /// How far a shutdown has come.
     pub drain: Watcher,
     /// Memory for bodies that must be held beyond their allowance, in KiB.
@@ -58,10 +60,22 @@ impl Gateway {
     /// What the kernel does for answers, for people.
     pub(crate) fn kernel_path(&self) -> String {
         match &self.node {
-            None => "off".to_owned(),
+            None => self.no_node.clone(),
             Some(node) => match node.no_splice() {
                 None => "splice".to_owned(),
                 Some(why) => format!("off: {why}"),
+            },
+        }
+    }
+
+    /// What the kernel does for connections to virtual addresses, for people.
+    pub(crate) fn steering(&self) -> String {
+        match &self.node {
+            None => self.no_node.clone(),
+            Some(node) => match node.steering() {
+                None => "off: no pool has a virtualIp".to_owned(),
+                Some(Ok(())) => "on".to_owned(),
+                Some(Err(why)) => format!("off: {why}"),
             },
         }
     }

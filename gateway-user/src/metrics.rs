@@ -46,6 +46,8 @@ pub struct Metrics {
     pub connections: IntGaugeVec,
     /// Bytes of request bodies held in memory.
     pub buffered_bytes: IntGauge,
+    /// 1 for what the kernel does, by path: `splice`, `steering`.
+    pub kernel: IntGaugeVec,
     /// Scrapes, by pool and result.
     pub scrapes: IntCounterVec,
     /// Picks, by pool and endpoint.
@@ -93,6 +95,12 @@ impl Metrics {
                     "inference_gateway_buffered_bytes",
                     "Bytes of unfinished request bodies beyond the per-request allowance",
                 )?,
+            )?,
+            kernel: gauges(
+                r,
+                "inference_gateway_kernel_path",
+                "1 where the kernel does this: `splice` or `steering`",
+                &["path"],
             )?,
             scrapes: counters(
                 r,

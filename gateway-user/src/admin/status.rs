@@ -22,6 +22,7 @@ pub(crate) struct Status {
 struct Datapath {
     user: &'static str,
     kernel: String,
+    steering: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,7 +83,11 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
             Phase::Draining => "draining",
             Phase::Stopping => "stopping",
         },
-        datapath: Datapath { user: "on", kernel: gateway.kernel_path() },
+        datapath: Datapath {
+            user: "on",
+            kernel: gateway.kernel_path(),
+            steering: gateway.steering(),
+        },
         pools,
     }
 }

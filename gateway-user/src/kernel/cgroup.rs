@@ -28,7 +28,7 @@ const ROOT_ID: u64 = 1;
 
 /// Where the whole node's sockets come by.
 pub(super) fn root() -> Result<PathBuf, Off> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
     let place = mount(&mounts).ok_or(Off::NoCgroup)?;
     let id = fs::metadata(&place).map_or(0, |metadata| metadata.ino());
     if id == ROOT_ID { Ok(place) } else { Err(Off::WrongCgroup { path: place, id }) }

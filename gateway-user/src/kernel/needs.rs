@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Off;
 
-/// Bits of `CapEff` in `/proc/self/status`; see `capabilities(7)`.
+/// Bits of `CapEff` in `/proc/thread-self/status`; see `capabilities(7)`.
 const NET_ADMIN: u32 = 12;
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
@@ -14,7 +14,7 @@ const BPF: u32 = 39;
 
 /// Checks that programs may be loaded and attached.
 pub(super) fn capabilities() -> Result<(), Off> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     match missing(effective(&status)) {
         Some(missing) => Err(Off::Capability { missing }),
         None => Ok(()),
@@ -37,7 +37,7 @@ fn missing(effective: u64) -> Option<&'static str> {
 
 /// Checks that `root` is, or can be, a directory of a bpf file system.
 pub(super) fn bpf_file_system_is_there(root: &Path) -> Result<(), Off> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
     if kind_at(&mounts, root) == Some("bpf") {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(super) fn bpf_file_system(root: &Path) -> Result<(), Off> {
     }
 }
 
-/// Type of the file system that `path` is on, by `/proc/self/mounts`.
+/// Type of the file system that `path` is on, by `/proc/thread-self/mounts`.
 fn kind_at<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mount = |line: &'a str| {
         let mut fields = line.split(' ').skip(1);

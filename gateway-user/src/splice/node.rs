@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::Splicer;
 use crate::kernel::steer::Steering;
@@ -23,6 +23,7 @@ static NODES: LazyLock<Mutex<HashMap<PathBuf, Weak<Node>>>> = LazyLock::new(Mute
 pub(crate) struct Node {
     kernel: Mutex<Kernel>,
     splicer: Result<Arc<Splicer>, String>,
+    steering: OnceLock<Result<(), String>>,
     /// Interfaces that take no programs, so that each is told once.
     refused: Mutex<BTreeSet<u32>>,
 }
@@ -44,8 +45,12 @@ impl Node {
         }
         let kernel = Kernel::load(&root, AtExit::Detach).map_err(|error| whole(&error))?;
         let splicer = Splicer::new(&kernel.maps(), listeners).map_err(|error| whole(&error));
-        let node =
-            Arc::new(Self { kernel: Mutex::new(kernel), splicer, refused: Mutex::default() });
+        let node = Arc::new(Self {
+            kernel: Mutex::new(kernel),
+            splicer,
+            steering: OnceLock::new(),
+            refused: Mutex::default(),
+        });
         node.attach();
         nodes.insert(root, Arc::downgrade(&node));
         Ok(node)
@@ -58,7 +63,16 @@ impl Node {
     /// What is missing, in one line.
     pub(crate) fn steer(&self) -> Result<Steering, String> {
         let cgroup = std::env::var_os(kernel::CGROUP_VARIABLE).map(PathBuf::from);
-        lock(&self.kernel).steer(cgroup.as_deref()).map_err(|error| whole(&error))
+        let steering = lock(&self.kernel).steer(cgroup.as_deref());
+        let steering = steering.map_err(|error| whole(&error));
+        // Of several daemons in one process the first has it.
+        let _ = self.steering.set(steering.as_ref().map(drop).map_err(Clone::clone));
+        steering
+    }
+
+    /// What came of attaching them; `None` when nobody asked for it.
+    pub(crate) fn steering(&self) -> Option<&Result<(), String>> {
+        self.steering.get()
     }
 
     /// The maps of splicing, if the programs have them.

@@ -8,6 +8,7 @@ use room::Room;
 
 mod cgroup;
 mod daemon;
+mod limits;
 mod loading;
 mod room;
 mod steering;
