@@ -8,7 +8,7 @@ use gateway_tests::client::{RawClient, post};
 use gateway_tests::gateway::Gateway;
 use gateway_tests::net::{Network, Room};
 use gateway_tests::wait::soon;
-use inference_gateway::config::Config;
+use inference_gateway::kernel;
 
 use super::CHAT;
 use super::scripted::{Exchange, Scripted};
@@ -44,16 +44,19 @@ impl Datapath {
     fn pool(self) -> &'static str {
         match self {
             Self::Splice => "  datapath: splice\n",
-            Self::User => "",
+            Self::User => "  datapath: user\n",
         }
     }
 
-    /// Whether this build knows the path; says so when it does not.
-    pub(crate) fn is_known(self, yaml: &str) -> bool {
-        let Err(error) = Config::parse(yaml) else { return true };
-        let text = error.to_string();
-        assert!(text.contains("unknown field `datapath`"), "{text}");
-        eprintln!("skipped: {self:?}: {text}");
+    /// Whether this build has the path. Says so where it has not; in CI it must.
+    pub(crate) fn is_here(self) -> bool {
+        if self == Self::User || kernel::object().is_some() {
+            return true;
+        }
+        let missing = "this build has no kernel programs; `cargo xtask build-ebpf` makes them";
+        let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+        assert!(!ci, "{missing}");
+        eprintln!("skipped: {missing}");
         false
     }
 }
@@ -81,7 +84,7 @@ impl Site {
         let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
         let engine = pod.block_on(Scripted::start_at(engine));
         let yaml = config(path, (front.into(), 0).into(), &[engine.addr]);
-        if !path.is_known(&yaml) {
+        if !path.is_here() {
             return None;
         }
         let gateway = net.gateway.run(|| Gateway::start(&yaml)).unwrap();

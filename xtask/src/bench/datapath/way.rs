@@ -105,7 +105,7 @@ impl Way {
     fn pool(self) -> &'static str {
         match self {
             Self::Routed | Self::Envoy | Self::Nginx => "",
-            Self::User => "  failureMode: FailOpen\n",
+            Self::User => "  failureMode: FailOpen\n  datapath: user\n",
             Self::Splice => "  failureMode: FailOpen\n  datapath: splice\n",
             Self::SkMsg => "  failureMode: FailOpen\n  datapath: sk_msg\n",
             Self::Connect => "  failureMode: FailOpen\n  mode: connection\n",
