@@ -1,15 +1,17 @@
 //! One TCP packet over IPv4: read, rewritten, sent elsewhere.
 
 use aya_ebpf::btf_maps::PerCpuArray;
-use aya_ebpf::helpers::generated::{
-    bpf_clone_redirect, bpf_csum_diff, bpf_l3_csum_replace, bpf_l4_csum_replace,
-    bpf_redirect_neigh, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
-};
+use aya_ebpf::helpers::generated::{bpf_clone_redirect, bpf_redirect_neigh, bpf_skb_load_bytes};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
 use gateway_common::splice::{MARK_DONE, Tuple};
 
-use super::maps;
+mod checksum;
+mod options;
+mod rewrite;
+
+pub use options::store_options;
+pub use rewrite::Numbers;
 
 /// Bytes of an Ethernet header; interfaces of other kinds get no programs.
 pub const ETHERNET: u32 = 14;
@@ -193,31 +195,6 @@ impl Packet {
         unsafe { &mut (*self.scratch).offer }
     }
 
-    /// Reads the TCP options, `length` bytes, twice: as they are, and for a change. Both
-    /// are padded with zeros.
-    #[inline(always)]
-    pub fn read_options(&self, ctx: &TcContext, length: u32) -> Option<Options> {
-        // SAFETY: as in `read`; the two are different fields.
-        let (old, new) =
-            unsafe { (&mut (*self.scratch).old_options, &mut (*self.scratch).new_options) };
-        clear(old);
-        if length == 0 || length > OPTIONS as u32 {
-            return None;
-        }
-        let skb = ctx.skb.skb.cast();
-        // Kernel 6.1 has to see that it is not zero.
-        let length = within::<64>(length);
-        // SAFETY: `length` is at most the room.
-        if unsafe { bpf_skb_load_bytes(skb, TCP_AT + TCP, address(old), length) } != 0 {
-            return None;
-        }
-        for (to, from) in new.iter_mut().zip(old.iter()) {
-            // SAFETY: references are valid; as in `clear`.
-            unsafe { core::ptr::write_volatile(to, core::ptr::read_volatile(from)) };
-        }
-        Some((bytes(old), bytes(new)))
-    }
-
     /// Its connection, when it comes from the other side.
     #[inline(always)]
     pub fn tuple_arriving(&self) -> Tuple {
@@ -257,115 +234,6 @@ impl Packet {
     pub fn payload_at(&self) -> u32 {
         TCP_AT + self.header
     }
-
-    /// Replaces sequence number, acknowledgement and window field, in place.
-    #[inline(always)]
-    pub fn renumber(&self, ctx: &TcContext, seq: u32, ack: u32, window: u16) -> bool {
-        if seq == self.seq && ack == self.ack && window == self.window {
-            return true;
-        }
-        let old = self.keep();
-        let new = self.now();
-        new.seq_be = seq.to_be();
-        new.ack_be = ack.to_be();
-        new.window_be = window.to_be();
-        let difference = tcp_difference(old, new);
-        let tcp = address(&mut new.source_port_be);
-        // SAFETY: the TCP header is the last 20 bytes of the headers.
-        let stored = unsafe { bpf_skb_store_bytes(ctx.skb.skb.cast(), TCP_AT, tcp, TCP, 0) };
-        maps::count(|counters| counters.translated += 1);
-        stored == 0 && replace_tcp_check(ctx, difference, 0)
-    }
-
-    /// Cuts the payload down to `length` bytes, or to [`KEPT`] if that is less; the
-    /// sender sends the rest again.
-    #[inline(always)]
-    pub fn truncate(&mut self, ctx: &TcContext, length: u32) -> bool {
-        if length >= self.length {
-            return true;
-        }
-        let length = if length > KEPT { KEPT } else { length };
-        let old = self.keep();
-        self.now().flags &= !(FIN | PSH);
-        self.replace(ctx, old, self.header, length)
-    }
-
-    /// Turns it into a packet of another connection, payload included, and sends it on.
-    #[inline(always)]
-    pub fn send_as(&mut self, ctx: &TcContext, tuple: &Tuple, to: &Numbers, ifindex: u32) -> bool {
-        let old = self.keep();
-        self.address(tuple, to);
-        self.replace(ctx, old, self.header, self.length) && redirect(ctx, ifindex)
-    }
-
-    /// Turns it into a bare acknowledgement of another connection and sends it on.
-    #[inline(always)]
-    pub fn acknowledge_as(
-        &mut self,
-        ctx: &TcContext,
-        tuple: &Tuple,
-        to: &Numbers,
-        ifindex: u32,
-    ) -> bool {
-        let old = self.keep();
-        self.address(tuple, to);
-        let new = self.now();
-        new.flags = ACK;
-        new.offset = 5 << 4;
-        self.replace(ctx, old, TCP, 0) && redirect(ctx, ifindex)
-    }
-
-    #[inline(always)]
-    fn address(&self, tuple: &Tuple, to: &Numbers) {
-        let headers = self.now();
-        headers.source_be = tuple.local_ip_be;
-        headers.destination_be = tuple.remote_ip_be;
-        headers.source_port_be = tuple.local_port_be;
-        headers.destination_port_be = tuple.remote_port_be;
-        headers.seq_be = to.seq.to_be();
-        headers.ack_be = to.ack.to_be();
-        headers.window_be = to.window.to_be();
-    }
-
-    /// Puts the new headers in the place of `old` and cuts the packet to `header` and
-    /// `length` bytes.
-    #[inline(always)]
-    fn replace(&mut self, ctx: &TcContext, old: &mut Headers, header: u32, length: u32) -> bool {
-        let new = self.now();
-        let skb = ctx.skb.skb.cast();
-        let old_tcp = self.header + self.length;
-        let new_tcp = header + length;
-        new.total_be = ((IP + new_tcp) as u16).to_be();
-        let mut difference = tcp_difference(old, new);
-        if new_tcp != old_tcp {
-            // The checksum of what is cut off follows from that of the whole; a packet
-            // whose checksum is yet to be made (by the device) has only the pseudo
-            // header in it, and the kernel leaves this difference out there.
-            let whole = !u32::from(old.check) & 0xffff;
-            let kept = fold(sum(old) + pseudo(old, old_tcp) + payload_sum(ctx, self, length));
-            let cut = fold(whole + 0xffff - kept);
-            difference = i64::from(fold(fold(difference as u32) + 0xffff - cut));
-            // SAFETY: the context is valid; the length only shrinks.
-            if unsafe { bpf_skb_change_tail(skb, TCP_AT + new_tcp, 0) } != 0 {
-                return false;
-            }
-        }
-        let addresses = fold(address_difference(old, new) as u32);
-        let lengths = changed(old_tcp as u16, new_tcp as u16);
-        let totals = changed(u16::from_be(old.total_be), (IP + new_tcp) as u16);
-        self.header = header;
-        self.length = length;
-        self.flags = new.flags;
-        // SAFETY: the buffer has the size that is named. The checksums in it are still
-        // the old ones and are brought up to date below.
-        let stored = unsafe { bpf_skb_store_bytes(skb, ETHERNET, address(new), HEADERS, 0) };
-        let in_ip = u64::from(fold(addresses + totals));
-        // SAFETY: the offset is that of the IP checksum.
-        stored == 0
-            && unsafe { bpf_l3_csum_replace(skb, IP_CHECK_AT, 0, in_ip, 0) } == 0
-            && replace_tcp_check(ctx, difference, 0)
-            && replace_tcp_check(ctx, i64::from(fold(addresses + lengths)), BPF_F_PSEUDO_HDR)
-    }
 }
 
 /// `length`, which lies between 1 and `MAX` (a power of two), in a form from which the
@@ -381,49 +249,12 @@ fn address<T, U>(of: &mut T) -> *mut U {
     (&raw mut *of).cast()
 }
 
-/// What changes in a sum when a field does.
-#[inline(always)]
-fn changed(old: u16, new: u16) -> u32 {
-    u32::from(new.to_be()) + 0xffff - u32::from(old.to_be())
-}
-
-/// The numbers of a packet in its new connection.
-pub struct Numbers {
-    pub seq: u32,
-    pub ack: u32,
-    pub window: u16,
-}
-
 /// Sends a copy of the packet, as it is now, up to the local socket.
 #[inline(always)]
 pub fn deliver_copy(ctx: &TcContext) -> bool {
     set_mark(ctx);
     // SAFETY: the context is valid.
     unsafe { bpf_clone_redirect(ctx.skb.skb.cast(), interface(ctx), BPF_F_INGRESS) == 0 }
-}
-
-/// Options before and after a change, in room enough for any index of six bits.
-pub type Options = (&'static mut [u8; 64], &'static mut [u8; 64]);
-
-#[inline(always)]
-fn bytes(words: &'static mut [u64; 8]) -> &'static mut [u8; 64] {
-    // SAFETY: the same size, and no alignment to keep.
-    unsafe { &mut *address(words) }
-}
-
-/// Replaces the packet's `length` bytes of TCP options.
-#[inline(always)]
-pub fn store_options(ctx: &TcContext, (old, new): Options, length: u32) -> bool {
-    if length == 0 || length > OPTIONS as u32 {
-        return false;
-    }
-    let (room, length) = (OPTIONS as u32, within::<64>(length));
-    // SAFETY: both buffers have that room, and `length` is at most that.
-    unsafe {
-        let difference = bpf_csum_diff(address(old), room, address(new), room, 0);
-        bpf_skb_store_bytes(ctx.skb.skb.cast(), TCP_AT + TCP, address(new), length, 0) == 0
-            && replace_tcp_check(ctx, difference, 0)
-    }
 }
 
 #[inline(always)]
@@ -439,39 +270,6 @@ fn redirect(ctx: &TcContext, ifindex: u32) -> bool {
     unsafe { bpf_redirect_neigh(ifindex, core::ptr::null_mut(), 0, 0) >= 0 }
 }
 
-#[inline(always)]
-fn replace_tcp_check(ctx: &TcContext, difference: i64, flags: u64) -> bool {
-    // SAFETY: the offset is that of the TCP checksum.
-    unsafe {
-        bpf_l4_csum_replace(ctx.skb.skb.cast(), TCP_CHECK_AT, 0, difference as u64, flags) == 0
-    }
-}
-
-/// Sum over the first `length` bytes of payload, at most [`KEPT`].
-#[inline(always)]
-fn payload_sum(ctx: &TcContext, packet: &Packet, length: u32) -> u32 {
-    // SAFETY: as in `Packet::read`.
-    let block = unsafe { &mut (*packet.scratch).block };
-    let mut total = 0;
-    let mut done = 0;
-    while done < KEPT && done < length {
-        clear(block);
-        let rest = length - done;
-        let take = within::<BLOCK>(if rest < BLOCK { rest } else { BLOCK });
-        let from = packet.payload_at() + done;
-        // SAFETY: `take` is at most the size of the block.
-        unsafe {
-            if bpf_skb_load_bytes(ctx.skb.skb.cast(), from, address(block), take) != 0 {
-                return 0;
-            }
-            let part = bpf_csum_diff(core::ptr::null_mut(), 0, address(block), BLOCK, 0);
-            total = fold(total + fold(part as u32));
-        }
-        done += BLOCK;
-    }
-    total
-}
-
 /// Word by word: the compiler makes a call of anything else, and the kernel refuses a
 /// called function that has no type information.
 #[inline(always)]
@@ -480,47 +278,4 @@ pub fn clear(words: &mut [u64]) {
         // SAFETY: a reference is valid to write.
         unsafe { core::ptr::write_volatile(word, 0) };
     }
-}
-
-/// What changes in the sum over the TCP header.
-#[inline(always)]
-fn tcp_difference(old: &mut Headers, new: &mut Headers) -> i64 {
-    let (from, to) = (address(&mut old.source_port_be), address(&mut new.source_port_be));
-    // SAFETY: both have 20 bytes there.
-    unsafe { bpf_csum_diff(from, TCP, to, TCP, 0) }
-}
-
-/// What changes in the sum over the addresses.
-#[inline(always)]
-fn address_difference(old: &mut Headers, new: &mut Headers) -> i64 {
-    let (from, to) = (address(&mut old.source_be), address(&mut new.source_be));
-    // SAFETY: both have two addresses there.
-    unsafe { bpf_csum_diff(from, 8, to, 8, 0) }
-}
-
-/// Sum over a TCP header without its checksum.
-#[inline(always)]
-fn sum(headers: &mut Headers) -> u32 {
-    let check = u32::from(headers.check);
-    let from = address(&mut headers.source_port_be);
-    // SAFETY: there are 20 bytes.
-    let sum = unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, from, TCP, 0) };
-    fold(fold(sum as u32) + 0xffff - check)
-}
-
-/// Sum over the pseudo header for `length` bytes of TCP.
-#[inline(always)]
-fn pseudo(headers: &mut Headers, length: u32) -> u32 {
-    let from = address(&mut headers.source_be);
-    // SAFETY: there are two addresses.
-    let addresses = unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, from, 8, 0) } as u32;
-    let rest = u32::from((length as u16).to_be()) + u32::from(u16::from(PROTO_TCP).to_be());
-    fold(fold(addresses) + rest)
-}
-
-/// Folds a sum into 16 bits, carries added.
-#[inline(always)]
-fn fold(sum: u32) -> u32 {
-    let sum = (sum >> 16) + (sum & 0xffff);
-    (sum >> 16) + (sum & 0xffff)
 }

@@ -10,24 +10,29 @@
 //! Whoever drops an answer before its end closes the connection to the engine,
 //! which stops generating.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use gateway_common::chunked::{ChunkTracker, Kind};
+use bytes::Bytes;
+use gateway_common::chunked::ChunkTracker;
 use gateway_core::http1::ResponseFraming;
 use gateway_core::rename::Rename;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use super::client::Client;
 use super::error::Dialect;
 use super::record::Record;
 use super::upstream::{Connection, Idle};
 use crate::endpoint::Endpoint;
 use crate::pool::Reservation;
-use crate::splice::{Armed, Splicer};
+use crate::splice::Splicer;
+use chunks::Chunks;
+use splice::Splice;
+use timer::Timer;
+
+mod chunks;
+mod splice;
+mod timer;
 
 /// How the pieces of an answer are cut for the client's side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,15 +78,6 @@ pub(crate) struct Answer {
     reservation: Reservation,
     record: Record,
     splice: Option<Splice>,
-}
-
-/// The kernel's part in an answer.
-#[derive(Debug)]
-struct Splice {
-    splicer: Arc<Splicer>,
-    armed: Option<Armed>,
-    /// Bytes moved when the silence was last looked at.
-    seen: u64,
 }
 
 #[derive(Debug)]
@@ -156,49 +152,6 @@ impl Answer {
             BodyState::Done | BodyState::Remaining(_) => false,
             BodyState::UntilClose => self.record.at_event_boundary(),
         }
-    }
-
-    /// The maps to bind a client's connection with, when the kernel may carry this.
-    pub(crate) fn splicer(&self) -> Option<&Arc<Splicer>> {
-        self.splice.as_ref().map(|splice| &splice.splicer)
-    }
-
-    /// Lets the kernel carry what follows, if all that was read stands written to the
-    /// client and ends with a chunk. Called again after every piece, until it works.
-    pub(crate) fn offer(&mut self, client: &Client) {
-        let Some(splice) = &mut self.splice else { return };
-        let (Some(connection), BodyState::Chunked(tracker)) = (&self.connection, &self.body) else {
-            return;
-        };
-        let (Some(up), Some(down)) = (&connection.bound, &client.bound) else { return };
-        // The time to the first token is ours to measure.
-        if !self.record.has_begun() {
-            return;
-        }
-        if splice.armed.is_some() || !tracker.at_boundary() || !connection.buffer.is_empty() {
-            return;
-        }
-        match splice.splicer.arm(up, connection.received, down, client.written) {
-            Ok(armed) => {
-                splice.seen = 0;
-                splice.armed = Some(armed);
-            }
-            Err(why) => tracing::trace!(?why, "not spliced yet"),
-        }
-    }
-
-    /// Something came that the kernel did not move: the answer is ours again.
-    fn take_back(&mut self) {
-        if let Some(armed) = self.splice.as_mut().and_then(|splice| splice.armed.take()) {
-            self.record.moved(armed.take_back());
-        }
-    }
-
-    /// Whether the kernel has moved something since this was last asked.
-    fn has_moved(&mut self) -> bool {
-        let Some(splice) = &mut self.splice else { return false };
-        let bytes = splice.armed.as_ref().map_or(0, Armed::bytes);
-        std::mem::replace(&mut splice.seen, bytes) != bytes
     }
 
     /// The next piece; `None` after the last one.
@@ -326,63 +279,6 @@ impl Drop for Answer {
     }
 }
 
-/// A run of chunked bytes.
-struct Chunks {
-    piece: Bytes,
-    ended: bool,
-    /// Whether the first token was among them.
-    token: bool,
-}
-
-impl Chunks {
-    /// Follows the framing through all that was received and cuts the piece.
-    fn follow(
-        tracker: &mut ChunkTracker,
-        buffer: &mut BytesMut,
-        record: &mut Record,
-        cut: Cut,
-    ) -> Result<Self, AnswerError> {
-        let mut at = 0;
-        let mut ended = false;
-        let mut token = false;
-        let mut first: Option<(usize, usize)> = None;
-        let mut more: Option<BytesMut> = None;
-        while at < buffer.len() && !ended {
-            let step = tracker.next(&buffer[at..]);
-            match step.kind {
-                Kind::Data => {
-                    let data = &buffer[at..at + step.consumed];
-                    token |= record.data(data);
-                    match (cut, first, &mut more) {
-                        (Cut::Verbatim, ..) => {}
-                        (Cut::Payload, None, _) => first = Some((at, at + step.consumed)),
-                        (Cut::Payload, Some(_), Some(more)) => more.extend_from_slice(data),
-                        (Cut::Payload, Some((from, to)), None) => {
-                            // A second chunk in one read: only now is a copy needed.
-                            let mut joined = BytesMut::with_capacity(buffer.len() - from);
-                            joined.extend_from_slice(&buffer[from..to]);
-                            joined.extend_from_slice(data);
-                            more = Some(joined);
-                        }
-                    }
-                }
-                Kind::ChunkEnd | Kind::Framing | Kind::Trailer => {}
-                Kind::End => ended = true,
-                Kind::Lost => return Err(AnswerError::Malformed),
-            }
-            at += step.consumed;
-        }
-        let consumed = buffer.split_to(at).freeze();
-        let piece = match (cut, first, more) {
-            (Cut::Verbatim, ..) => consumed,
-            (Cut::Payload, _, Some(joined)) => joined.freeze(),
-            (Cut::Payload, Some((from, to)), None) => consumed.slice(from..to),
-            (Cut::Payload, None, None) => Bytes::new(),
-        };
-        Ok(Self { piece, ended, token })
-    }
-}
-
 fn rename_piece(rename: &mut Rename, piece: &[u8], done: bool) -> Bytes {
     let mut out = Vec::with_capacity(piece.len() + 64);
     rename.push(piece, &mut out);
@@ -390,52 +286,4 @@ fn rename_piece(rename: &mut Rename, piece: &[u8], done: bool) -> Bytes {
         rename.finish(&mut out);
     }
     Bytes::from(out)
-}
-
-/// Silence and deadline in one timer that costs nothing per chunk but a look at
-/// the clock: it is set again only when it fires too early.
-#[derive(Debug)]
-struct Timer {
-    idle: Duration,
-    deadline: Instant,
-    allowed: Duration,
-    last: Instant,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl Timer {
-    fn new(idle: Duration, (deadline, allowed): (Instant, Duration)) -> Self {
-        Self { idle, deadline, allowed, last: Instant::now(), sleep: None }
-    }
-
-    /// Something came.
-    fn touch(&mut self) {
-        self.last = Instant::now();
-    }
-
-    fn due(&self) -> Instant {
-        self.deadline.min(self.last + self.idle)
-    }
-
-    /// Ready when the silence or the whole request has lasted too long.
-    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
-        // An answer is polled by one task all its life, so a timer that waits has
-        // nothing new to register.
-        if self.sleep.as_ref().is_some_and(|sleep| !sleep.is_elapsed()) {
-            return Poll::Pending;
-        }
-        loop {
-            let now = Instant::now();
-            if now >= self.deadline {
-                return Poll::Ready(AnswerError::Deadline(self.allowed));
-            }
-            if now >= self.last + self.idle {
-                return Poll::Ready(AnswerError::Idle(self.idle));
-            }
-            let due = self.due();
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-            sleep.as_mut().reset(due);
-            ready!(sleep.as_mut().poll(cx));
-        }
-    }
 }
