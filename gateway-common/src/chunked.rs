@@ -330,7 +330,7 @@ pub fn size_line(window: [u8; SIZE_LINE]) -> Option<SizeLine> {
     const HIGH: u64 = ONES << 7;
     let word = u64::from_le_bytes(window);
     // The lowest byte that is CR: only there does the subtraction reach the high bit.
-    let other = word ^ (ONES * b'\r' as u64);
+    let other = word ^ (ONES * u64::from(b'\r'));
     let found = other.wrapping_sub(ONES) & !other & HIGH;
     if found == 0 {
         return None;
@@ -338,18 +338,18 @@ pub fn size_line(window: [u8; SIZE_LINE]) -> Option<SizeLine> {
     let bits = found.trailing_zeros() & 0x38;
     // The digits, right-aligned in reading order (the last is the highest byte).
     let digits = if bits == 0 { return None } else { word << (64 - bits) };
-    let digits = digits | (ONES * b'0' as u64) >> bits;
+    let digits = digits | ((ONES * u64::from(b'0')) >> bits);
     if digits & HIGH != 0 {
         return None;
     }
-    let at_least = |bytes: u64, least: u8| bytes + ONES * (0x80 - least as u64);
+    let at_least = |bytes: u64, least: u8| bytes + ONES * (0x80 - u64::from(least));
     let decimal = at_least(digits, b'0') & !at_least(digits, b'9' + 1);
-    let lower = digits | ONES * 0x20;
+    let lower = digits | (ONES * 0x20);
     let letter = at_least(lower, b'a') & !at_least(lower, b'f' + 1) & (digits << 1);
     if (decimal | letter) & HIGH != HIGH {
         return None;
     }
-    if bits > 48 || (word >> ((bits + 8) & 0x38)) & 0xff != b'\n' as u64 {
+    if bits > 48 || (word >> ((bits + 8) & 0x38)) & 0xff != u64::from(b'\n') {
         return None;
     }
     let nibbles = (digits & (ONES * 0x0f)) + 9 * ((digits >> 6) & ONES);

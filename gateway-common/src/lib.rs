@@ -6,6 +6,11 @@
 //! ([`splice`]), and how the maps are laid out.
 #![no_std]
 #![deny(unsafe_code)]
+#![allow(
+    clippy::inline_always,
+    reason = "the kernel refuses calls of functions whose types it does not know"
+)]
+#![allow(clippy::cast_lossless, reason = "`From` is not for constant functions yet")]
 
 /// Version of the maps' layout: part of the path they are pinned at, so that readers of
 /// another version do not misread them. Raised with every change of a map or its types.

@@ -6,7 +6,7 @@
 #[must_use]
 #[inline(always)]
 pub const fn before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
+    a.wrapping_sub(b).cast_signed() < 0
 }
 
 /// How far `to` lies behind `from`; 0 when it lies before it.
