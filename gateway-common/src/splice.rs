@@ -171,7 +171,7 @@ impl Mark {
     #[must_use]
     #[inline(always)]
     pub const fn pack(self) -> u64 {
-        (self.moved as u64) << 32 | self.end as u64
+        ((self.moved as u64) << 32) | self.end as u64
     }
 
     /// Both out of one word.

@@ -182,6 +182,9 @@ impl Drop for App {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        if let Some(node) = &self.gateway.node {
+            node.leave();
+        }
         // Waiting for it would not be allowed inside another runtime, as in tests.
         if let Some(control) = self.control.take() {
             control.shutdown_background();

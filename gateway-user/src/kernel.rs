@@ -49,13 +49,13 @@ pub fn root() -> PathBuf {
     std::env::var_os(ROOT_VARIABLE).map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
 }
 
-/// What a daemon needs here, by name, and what is wrong with it. Changes nothing.
+/// What a daemon with its pins at `root` needs here, by name, and what is wrong with it. Changes nothing.
 #[must_use]
-pub fn checks() -> Vec<(&'static str, Result<(), Off>)> {
+pub fn checks(root: &Path) -> Vec<(&'static str, Result<(), Off>)> {
     vec![
         ("programs", object().map(drop).ok_or(Off::NoObject)),
         ("capabilities", needs::capabilities()),
-        ("bpf file system", needs::bpf_file_system_is_there(&root())),
+        ("bpf file system", needs::bpf_file_system_is_there(root)),
         ("root cgroup", cgroup::root().map(drop)),
     ]
 }
@@ -79,8 +79,8 @@ pub struct Kernel {
     /// Hooks by the interface's index.
     interfaces: BTreeMap<u32, tc::Interface>,
     at_exit: AtExit,
-    /// Held as long as this lives.
-    _lock: File,
+    /// Held until the end.
+    lock: Option<File>,
 }
 
 impl Kernel {
@@ -110,7 +110,13 @@ impl Kernel {
                 })?;
             }
         }
-        Ok(Self { bpf, root: root.to_owned(), interfaces: BTreeMap::new(), at_exit, _lock: lock })
+        Ok(Self {
+            bpf,
+            root: root.to_owned(),
+            interfaces: BTreeMap::new(),
+            at_exit,
+            lock: Some(lock),
+        })
     }
 
     /// Directory of the pinned maps.
@@ -120,14 +126,14 @@ impl Kernel {
     }
 
     /// Puts the splice programs on both directions of an interface of the caller's
-    /// network namespace. Does nothing where they are already.
+    /// network namespace. Does nothing where they are already, or after the end.
     ///
     /// # Errors
     ///
     /// When the interface has no Ethernet header, is the domain of another agent's
     /// programs and has no room beside them, or the kernel refuses the programs.
     pub fn attach_tc(&mut self, ifindex: u32) -> Result<(), AttachError> {
-        if self.interfaces.contains_key(&ifindex) {
+        if self.lock.is_none() || self.interfaces.contains_key(&ifindex) {
             return Ok(());
         }
         let interface = tc::Interface::attach(&mut self.bpf, ifindex, &pins::links(&self.root))?;
@@ -142,8 +148,11 @@ impl Kernel {
     }
 }
 
-impl Drop for Kernel {
-    fn drop(&mut self) {
+impl Kernel {
+    /// Takes hooks and maps away, or leaves them, as was said at the start; another
+    /// daemon may load its own from now on. The same happens when this is dropped.
+    pub fn close(&mut self) {
+        let Some(_lock) = self.lock.take() else { return };
         match self.at_exit {
             AtExit::Keep => {
                 for interface in std::mem::take(&mut self.interfaces).into_values() {
@@ -157,5 +166,11 @@ impl Drop for Kernel {
                 }
             }
         }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.close();
     }
 }

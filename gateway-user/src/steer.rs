@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_common::steer::{Endpoint, Pool as KernelPool, Vip};
-use tokio::time::MissedTickBehavior;
 
 use crate::config::SteeringMode;
 use crate::drain::Phase;
@@ -51,11 +50,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>, steering: Steering, listeners: Ve
         if let Err(error) = publisher.update(&site) {
             tracing::warn!(%error, "cannot tell the kernel about a pool");
         }
-        let mut ticks = tokio::time::interval(pace(&site));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first one completes at once.
-        ticks.tick().await;
-        ticks.tick().await;
+        tokio::time::sleep(pace(&site)).await;
     }
 }
 

@@ -25,7 +25,7 @@ use crate::kernel::{self, pins, steer};
 /// version's.
 pub fn bpf_status(flags: &BpfStatusFlags) -> Result<String> {
     let mut rows = vec![row(["NEEDED", "RESULT"])];
-    for (name, result) in kernel::checks() {
+    for (name, result) in kernel::checks(&flags.root) {
         rows.push(row([name, &result.map_or_else(|error| error.to_string(), |()| "ok".into())]));
     }
     let mut text = table(&rows);

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::Splicer;
@@ -24,6 +25,8 @@ pub(crate) struct Node {
     kernel: Mutex<Kernel>,
     splicer: Result<Arc<Splicer>, String>,
     steering: OnceLock<Result<(), String>>,
+    /// Daemons that have not left.
+    users: AtomicUsize,
     /// Interfaces that take no programs, so that each is told once.
     refused: Mutex<BTreeSet<u32>>,
 }
@@ -38,6 +41,7 @@ impl Node {
         let root = root();
         let mut nodes = lock(&NODES);
         if let Some(node) = nodes.get(&root).and_then(Weak::upgrade) {
+            node.users.fetch_add(1, Ordering::Relaxed);
             if let Ok(splicer) = &node.splicer {
                 splicer.listen(listeners).map_err(|error| whole(&error))?;
             }
@@ -49,11 +53,22 @@ impl Node {
             kernel: Mutex::new(kernel),
             splicer,
             steering: OnceLock::new(),
+            users: AtomicUsize::new(1),
             refused: Mutex::default(),
         });
         node.attach();
         nodes.insert(root, Arc::downgrade(&node));
         Ok(node)
+    }
+
+    /// A daemon needs it no longer; with the last one, hooks and maps go. Waiting for
+    /// whoever else still holds the node would be waiting for the process to end.
+    pub(crate) fn leave(&self) {
+        let mut nodes = lock(&NODES);
+        if self.users.fetch_sub(1, Ordering::Relaxed) == 1 {
+            nodes.retain(|_, node| !std::ptr::eq(node.as_ptr(), self));
+            lock(&self.kernel).close();
+        }
     }
 
     /// Attaches the programs that steer connections.

@@ -9,8 +9,9 @@ const PREFIX: &str = "gateway-test-";
 static OWN: LazyLock<PathBuf> = LazyLock::new(|| {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let root = fields.filter(|fields| fields[2] == "cgroup2").map(|fields| fields[1].to_owned());
-    let root = PathBuf::from(root.last().expect("the second version of cgroups is mounted"));
+    let mut roots = fields.filter(|fields| fields[2] == "cgroup2");
+    let root = roots.next().expect("the second version of cgroups is mounted");
+    let root = PathBuf::from(root[1]);
     // A process cannot remove the one it is in, so those of earlier runs go here. One
     // that is in use stays by itself.
     for entry in fs::read_dir(&root).unwrap().flatten() {

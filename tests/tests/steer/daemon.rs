@@ -2,7 +2,10 @@
 //!
 //! Its programs are on the root cgroup, as on a node.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use inference_gateway::app::App;
@@ -20,6 +23,12 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         std::thread::yield_now();
     }
+}
+
+/// Where a daemon in this network namespace has its pins.
+fn pins() -> PathBuf {
+    let inode = fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+    PathBuf::from(format!("/sys/fs/bpf/inference-gateway-net-{inode}"))
 }
 
 fn start(pool: &str) -> App {
@@ -45,7 +54,9 @@ fn connections_to_a_pool_reach_its_endpoint_until_the_daemon_stops() {
         assert_eq!(accepted.local_addr().unwrap(), to);
         let stream = TcpStream::connect(vip).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), SocketAddr::V4(vip));
+        assert!(pins().is_dir());
         drop(app);
+        assert!(!pins().exists(), "{} is still there", pins().display());
         until("left alone", || TcpStream::connect(vip).is_err());
     });
 }
