@@ -152,7 +152,7 @@ impl Kernel {
     /// Takes hooks and maps away, or leaves them, as was said at the start; another
     /// daemon may load its own from now on. The same happens when this is dropped.
     pub fn close(&mut self) {
-        let Some(_lock) = self.lock.take() else { return };
+        let Some(lock) = self.lock.take() else { return };
         match self.at_exit {
             AtExit::Keep => {
                 for interface in std::mem::take(&mut self.interfaces).into_values() {
@@ -165,6 +165,11 @@ impl Kernel {
                     tracing::warn!(%error, "cannot take the kernel maps away");
                 }
             }
+        }
+        // Not by closing it: a process that is being started at this moment may have a copy
+        // of the descriptor until it runs its own program.
+        if let Err(error) = lock.unlock() {
+            tracing::warn!(%error, "cannot unlock the directory of pins");
         }
     }
 }
