@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use inference_gateway::app::App;
+use inference_gateway::app::{App, KernelPath};
 use inference_gateway::config::Config;
 use inference_gateway::drain::Phase;
 use inference_gateway::reload::Source;
@@ -45,7 +45,8 @@ impl Gateway {
         for address in &mut config.listen {
             *address = Place::Gateway.seen(*address);
         }
-        let app = Place::Gateway.run(|| App::start(config, source))?;
+        let kernel = if Place::is_network() { KernelPath::Wanted } else { KernelPath::Asked };
+        let app = Place::Gateway.run(|| App::start_with(config, source, kernel))?;
         let addr = app.addresses[0];
         Ok(Self { app, addr })
     }

@@ -31,6 +31,13 @@ static NETWORK: LazyLock<Option<Network>> = LazyLock::new(|| {
 });
 
 impl Place {
+    /// Whether there is a network, in which the gateway uses the kernel's paths as it
+    /// does on a node.
+    #[must_use]
+    pub fn is_network() -> bool {
+        NETWORK.is_some()
+    }
+
     /// The place's address for the others.
     #[must_use]
     pub fn address(self) -> Ipv4Addr {

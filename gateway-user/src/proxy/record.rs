@@ -175,7 +175,7 @@ impl Record {
 
     /// A part of the answer went by below the sockets. Its last chunks are looked at
     /// for what the engine says there of tokens.
-    pub(crate) fn moved(&mut self, moved: Moved) {
+    pub(crate) fn moved(&mut self, moved: &Moved) {
         let before = self.watched_tokens();
         if let Some(watch) = &mut self.watch {
             for tail in &moved.tails {

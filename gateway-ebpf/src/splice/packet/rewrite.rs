@@ -1,8 +1,6 @@
 //! Changes of a packet: new numbers in place, or new headers for another connection.
 
-use aya_ebpf::helpers::generated::{
-    bpf_l3_csum_replace, bpf_skb_change_tail, bpf_skb_store_bytes,
-};
+use aya_ebpf::helpers::generated::{bpf_l3_csum_replace, bpf_skb_change_tail, bpf_skb_store_bytes};
 use aya_ebpf::programs::TcContext;
 use gateway_common::splice::Tuple;
 
@@ -10,8 +8,8 @@ use super::checksum::{
     address_difference, changed, fold, payload_sum, pseudo, replace_tcp_check, sum, tcp_difference,
 };
 use super::{
-    ACK, BPF_F_PSEUDO_HDR, ETHERNET, FIN, HEADERS, Headers, IP, IP_CHECK_AT, KEPT, PSH, Packet, TCP,
-    TCP_AT, address, redirect,
+    ACK, BPF_F_PSEUDO_HDR, ETHERNET, FIN, HEADERS, Headers, IP, IP_CHECK_AT, KEPT, PSH, Packet,
+    TCP, TCP_AT, address, redirect,
 };
 use crate::splice::maps;
 

@@ -48,7 +48,7 @@ impl Answer {
     /// Something came that the kernel did not move: the answer is ours again.
     pub(super) fn take_back(&mut self) {
         if let Some(armed) = self.splice.as_mut().and_then(|splice| splice.armed.take()) {
-            self.record.moved(armed.take_back());
+            self.record.moved(&armed.take_back());
         }
     }
 
