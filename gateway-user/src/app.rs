@@ -77,6 +77,7 @@ impl App {
         let addresses: Vec<SocketAddr> =
             listeners.iter().map(std::net::TcpListener::local_addr).collect::<io::Result<_>>()?;
         let admin_listener = bind(config.admin)?;
+        listen(&admin_listener)?;
         let admin_address = admin_listener.local_addr()?;
 
         let (trigger, drain) = drain::channel();
@@ -94,6 +95,8 @@ impl App {
             Err(why) => (None, why),
         };
         note_kernel(&metrics, node.as_deref());
+        // Only now: a connection that opens unseen by the kernel programs is never spliced.
+        listeners.iter().try_for_each(listen)?;
         let gateway = Arc::new(Gateway {
             clock,
             metrics,
@@ -336,7 +339,7 @@ fn bind_all(config: &Config) -> Result<Vec<std::net::TcpListener>> {
     config.listen.iter().map(|address| bind(*address)).collect()
 }
 
-/// A listening socket. All workers share it: a port that is taken is an error,
+/// A socket to listen on. All workers share it: a port that is taken is an error,
 /// which `SO_REUSEPORT` would hide from a second daemon started by mistake.
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
@@ -345,8 +348,14 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
-        socket.listen(4096)?;
         Ok(socket.into())
     };
     open().with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Lets connections in.
+fn listen(socket: &std::net::TcpListener) -> Result<()> {
+    let address = socket.local_addr()?;
+    let begin = socket2::SockRef::from(socket).listen(4096);
+    begin.with_context(|| format!("cannot listen on {address}"))
 }
