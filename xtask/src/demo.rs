@@ -146,8 +146,21 @@ fn measure(site: &Site, policy: &str, plan: &Plan) -> Result<Run> {
         .zip(SERVERS)
         .map(|(address, (name, _))| (address.to_string(), name))
         .collect();
-    let run = Run::new(policy, &outcome, &names);
+    let paths = paths(site.gateway.admin)?;
+    let run = Run::new(policy, &outcome, &names, paths);
     run.with_context(|| format!("the gateway's log ends:\n{}", site.gateway.log_tail()))
+}
+
+/// How many of the gateway's answers took each path.
+fn paths(admin: SocketAddr) -> Result<BTreeMap<String, u64>> {
+    let (_, page) = fleet::get(admin, "/metrics")?;
+    let answers = page.lines().filter_map(|line| {
+        let (labels, count) =
+            line.strip_prefix("inference_gateway_answers_total{")?.split_once("} ")?;
+        let path = labels.split("path=\"").nth(1)?.split('"').next()?;
+        Some((path.to_owned(), count.parse().ok()?))
+    });
+    Ok(answers.collect())
 }
 
 /// Leaves the gateway to the user until Ctrl-C.

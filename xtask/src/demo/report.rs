@@ -24,6 +24,8 @@ pub(super) struct Run {
     requests_ok: usize,
     requests_failed: usize,
     output_tokens_per_s: f64,
+    /// Answers by the path their bytes took through the gateway.
+    paths: BTreeMap<String, u64>,
     /// Fraction of the answers, by endpoint.
     share: BTreeMap<String, f64>,
 }
@@ -46,6 +48,7 @@ impl Run {
         policy: &str,
         outcome: &Outcome,
         names: &BTreeMap<String, &str>,
+        paths: BTreeMap<String, u64>,
     ) -> Result<Self> {
         let answers = &outcome.answers;
         if answers.is_empty() {
@@ -69,8 +72,22 @@ impl Run {
             requests_ok: answers.len(),
             requests_failed: outcome.failures.len(),
             output_tokens_per_s: tenth(tokens as f64 / outcome.elapsed.as_secs_f64()),
+            paths,
             share,
         })
+    }
+}
+
+impl Run {
+    /// The paths that answers took, most used first, with their shares.
+    fn taken(&self) -> String {
+        let all = self.paths.values().sum::<u64>().max(1) as f64;
+        let mut paths: Vec<_> = self.paths.iter().filter(|(_, count)| **count > 0).collect();
+        paths.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let shares = paths
+            .into_iter()
+            .map(|(path, count)| format!("{path} {:.0} %", 100.0 * *count as f64 / all));
+        shares.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -91,16 +108,20 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<12} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}",
-            "policy", "TTFT p50", "p95", "p99", "tokens/s", "ok", "failed"
+            "{:<12} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}",
+            "policy", "TTFT p50", "p95", "p99", "tokens/s", "ok", "failed", "path"
         )?;
         for run in &self.runs {
             let Quantiles { p50, p95, p99 } = &run.ttft_ms;
             let [p50, p95, p99] = [p50, p95, p99].map(|time| format!("{time:.0} ms"));
             writeln!(
                 f,
-                "{:<12} {p50:>9} {p95:>9} {p99:>9} {:>9.0} {:>7} {:>7}",
-                run.policy, run.output_tokens_per_s, run.requests_ok, run.requests_failed
+                "{:<12} {p50:>9} {p95:>9} {p99:>9} {:>9.0} {:>7} {:>7}  {}",
+                run.policy,
+                run.output_tokens_per_s,
+                run.requests_ok,
+                run.requests_failed,
+                run.taken()
             )?;
         }
         if let [baseline, .., ours] = self.runs.as_slice() {
@@ -154,7 +175,9 @@ mod tests {
         };
         let names = [("127.0.0.1:0", "fast"), ("127.0.0.1:1", "slow"), ("127.0.0.1:2", "idle")];
         let names = names.map(|(address, name)| (address.to_owned(), name)).into();
-        Run::new(policy, &outcome, &names).unwrap()
+        let paths =
+            [("splice", 3), ("user", 1)].map(|(path, count)| (path.to_owned(), count)).into();
+        Run::new(policy, &outcome, &names, paths).unwrap()
     }
 
     #[test]
@@ -182,12 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn the_table_names_the_path_most_answers_took_first() {
+        let report = Report { runs: vec![run("predicted", &[50; 4])] };
+        let text = report.to_string();
+        assert!(text.contains("splice 75 %, user 25 %"), "{text}");
+    }
+
+    #[test]
     fn json_has_the_documented_fields() {
         let report = Report { runs: vec![run("predicted", &[1, 2])] };
         let json = serde_json::to_value(&report).unwrap();
         let run = &json["runs"][0];
         assert_eq!(run["ttft_ms"]["p50"], 1.0);
         assert_eq!(run["share"]["idle"], 0.0);
-        assert_eq!(run.as_object().unwrap().len(), 6);
+        assert_eq!(run["paths"]["splice"], 3);
+        assert_eq!(run.as_object().unwrap().len(), 7);
     }
 }
