@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::bench::figures;
-use crate::fleet::{Build, Engines, Gateway, Programs};
+use crate::fleet::{self, Build, Engines, Gateway, Programs};
 use crate::{ebpf, machine};
 
 mod load;

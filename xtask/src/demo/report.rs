@@ -108,8 +108,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<12} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}",
-            "policy", "TTFT p50", "p95", "p99", "tokens/s", "ok", "failed", "path"
+            "{:<12} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  path",
+            "policy", "TTFT p50", "p95", "p99", "tokens/s", "ok", "failed"
         )?;
         for run in &self.runs {
             let Quantiles { p50, p95, p99 } = &run.ttft_ms;
