@@ -114,7 +114,10 @@ async fn an_endpoint_that_comes_back_empty_does_not_get_every_miss() -> Result<(
     gateway.serving(4).await;
     others.iter().for_each(|engine| fail(engine, AnswerFault::HangBeforeHead));
     let held = held(&gateway, &others, 40).await?;
-    assert!((1..=20).contains(&held[3]), "{} of 40 went to the one that came back", held[3]);
+    // Not equal shares: these engines hang, and the one whose queue began last is the
+    // least late (docs/decisions/0010-predicted-policy.md).
+    let some = held.iter().all(|share| (1..=32).contains(share));
+    assert!(some, "40 requests went as {held:?}; the last is the one that came back");
     gateway.idle().await;
     Ok(())
 }
