@@ -49,8 +49,8 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
     let client_ack = packet.ack;
     if to_local {
         slot.told_ack = told;
-        let offered = distance(told, seam.edge_to_local(edge)) >> slot.peer_scale;
-        let offered = if offered > 0xffff { 0xffff } else { offered as u16 };
+        let offered =
+            packet::window_field(distance(told, seam.edge_to_local(edge)), slot.peer_scale);
         let (ack, window) =
             if packet.has(ACK) { (told, offered) } else { (packet.ack, packet.window) };
         if !packet.renumber(ctx, packet.seq, ack, window) {
@@ -174,11 +174,10 @@ fn acknowledge(
     let ack = seam.ack_to_endpoint(up.own_ack, client_ack);
     let own = seam.own_edge_to_endpoint(up.own_edge);
     let end = if seam.settled { own } else { earlier(own, seam.client_edge_to_endpoint(edge)) };
-    let offered = distance(ack, end) >> up.own_scale;
     let numbers = Numbers {
         seq: up.own_next,
         ack,
-        window: if offered > 0xffff { 0xffff } else { offered as u16 },
+        window: packet::window_field(distance(ack, end), up.own_scale),
     };
     if !packet.acknowledge_as(ctx, &flow.up, &numbers, flow.up_ifindex) {
         return failed();

@@ -7,7 +7,7 @@ use gateway_common::splice::{Flow, From, Mark, Seam, Slot, Stop};
 
 use super::client::{failed, note_own};
 use super::frames::Frames;
-use super::packet::{ACK, FIN, Numbers, PSH, Packet, RST};
+use super::packet::{ACK, FIN, Numbers, PSH, Packet, RST, window_field};
 use super::{NEXT, REDIRECT, maps};
 
 /// How often a packet's account is tried anew because another CPU was faster.
@@ -160,8 +160,7 @@ fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frame
 #[inline(always)]
 fn forward(ctx: &TcContext, packet: &Packet, flow: &Flow, down: &Slot, seam: &Seam) -> i32 {
     let seq = packet.seq.wrapping_sub(seam.up_wire).wrapping_add(seam.down_wire);
-    let offered = distance(down.own_ack, down.own_edge) >> down.own_scale;
-    let window = if offered > 0xffff { 0xffff } else { offered as u16 };
+    let window = window_field(distance(down.own_ack, down.own_edge), down.own_scale);
     let numbers = Numbers { seq, ack: down.own_ack, window };
     let mut packet = *packet;
     let room = distance(packet.seq, seam.up_end());
@@ -210,8 +209,7 @@ pub fn leaving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
     if !seam.settled && seam.length > 0 {
         end = earlier(end, seam.client_edge_to_endpoint(down.peer_edge));
     }
-    let offered = distance(ack, end) >> slot.own_scale;
-    let window = if offered > 0xffff { 0xffff } else { offered as u16 };
+    let window = window_field(distance(ack, end), slot.own_scale);
     let packet = *packet;
     if packet.renumber(ctx, packet.seq, ack, window) { NEXT } else { failed() }
 }

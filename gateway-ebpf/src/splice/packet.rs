@@ -243,6 +243,13 @@ pub fn within<const MAX: u32>(length: u32) -> u32 {
     (core::hint::black_box(length).wrapping_sub(1) & (MAX - 1)) + 1
 }
 
+/// The window field that offers `bytes`, as near as it can.
+#[inline(always)]
+pub fn window_field(bytes: u32, scale: u8) -> u16 {
+    let offered = bytes >> scale;
+    if offered > 0xffff { 0xffff } else { offered as u16 }
+}
+
 /// A place in memory, as helpers want it.
 #[inline(always)]
 fn address<T, U>(of: &mut T) -> *mut U {
