@@ -81,12 +81,8 @@ pub fn leaving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
     let mut packet = *packet;
     if !seam.settled && seam.length > 0 && before(packet.seq, seam.down_local()) {
         // A packet made of what was sent before the seam and after it is two.
-        let room = distance(packet.seq, seam.down_local());
-        if packet.length > room {
-            maps::count(|counters| counters.cut += 1);
-            if !packet.truncate(ctx, room) {
-                return failed();
-            }
+        if !packet.truncate(ctx, distance(packet.seq, seam.down_local())) {
+            return failed();
         }
     }
     if packet.renumber(ctx, seq, packet.ack, packet.window) { NEXT } else { failed() }

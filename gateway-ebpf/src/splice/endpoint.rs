@@ -163,12 +163,8 @@ fn forward(ctx: &TcContext, packet: &Packet, flow: &Flow, down: &Slot, seam: &Se
     let window = window_field(distance(down.own_ack, down.own_edge), down.own_scale);
     let numbers = Numbers { seq, ack: down.own_ack, window };
     let mut packet = *packet;
-    let room = distance(packet.seq, seam.up_end());
-    if packet.length > room {
-        maps::count(|counters| counters.cut += 1);
-        if !packet.truncate(ctx, room) {
-            return failed();
-        }
+    if !packet.truncate(ctx, distance(packet.seq, seam.up_end())) {
+        return failed();
     }
     if packet.send_as(ctx, &flow.down, &numbers, flow.down_ifindex) { REDIRECT } else { failed() }
 }
@@ -180,12 +176,8 @@ fn deliver(ctx: &TcContext, packet: &Packet, seam: &Seam) -> i32 {
     let mut packet = *packet;
     if !seam.settled && seam.length > 0 && before(packet.seq, seam.up_wire) {
         // Sent again from before the seam: what lies behind it is not the socket's.
-        let room = distance(packet.seq, seam.up_wire);
-        if packet.length > room {
-            maps::count(|counters| counters.cut += 1);
-            if !packet.truncate(ctx, room) {
-                return failed();
-            }
+        if !packet.truncate(ctx, distance(packet.seq, seam.up_wire)) {
+            return failed();
         }
     }
     if packet.renumber(ctx, seq, packet.ack, packet.window) { NEXT } else { failed() }

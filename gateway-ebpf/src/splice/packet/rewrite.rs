@@ -47,6 +47,7 @@ impl Packet {
         if length >= self.length {
             return true;
         }
+        maps::count(|counters| counters.cut += 1);
         let length = if length > KEPT { KEPT } else { length };
         let old = self.keep();
         self.now().flags &= !(FIN | PSH);
