@@ -14,9 +14,10 @@
 
 /// Version of the maps' layout: part of the path they are pinned at, so that readers of
 /// another version do not misread them. Raised with every change of a map or its types.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 
 pub mod chunked;
+pub mod path;
 pub mod seq;
 pub mod splice;
 pub mod steer;

@@ -3,6 +3,7 @@
 
 use aya::Pod;
 
+use crate::path::PathState;
 use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple};
 use crate::steer;
 
@@ -16,5 +17,6 @@ macro_rules! plain {
     };
 }
 
+plain!(PathState);
 plain!(Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple);
 plain!(steer::Vip, steer::Pool, steer::Endpoint, steer::Origin, steer::Beat, steer::Counters);

@@ -258,6 +258,26 @@ pub enum Stop {
     Closed = 9,
 }
 
+impl Stop {
+    /// What [`Flow::stop`] says, in words.
+    #[must_use]
+    pub const fn name(code: u32) -> &'static str {
+        match code {
+            0 => "none",
+            1 => "stale",
+            2 => "out of order",
+            3 => "cut chunk",
+            4 => "last chunk",
+            5 => "unusual framing",
+            6 => "many chunks",
+            7 => "window full",
+            8 => "flags",
+            9 => "closing",
+            _ => "unknown",
+        }
+    }
+}
+
 /// Number of [`Stop`] reasons.
 pub const STOPS: usize = 10;
 

@@ -1,7 +1,7 @@
 //! The operator's port: metrics, health, status, and why a request goes where it goes.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -9,11 +9,13 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus::IntCounterVec;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::drain::{Phase, Watcher};
 use crate::gateway::Gateway;
+use crate::kernel::steer::Picked;
 use crate::metrics::sample::PoolSample;
 use crate::proxy::reply::{Reply, ReplyBody};
 use crate::readiness;
@@ -111,10 +113,24 @@ fn metrics(gateway: &Gateway) -> Reply {
         })
         .collect();
     gateway.metrics.sampled.update(&samples);
+    if let Some(node) = &gateway.node {
+        count_steered(&gateway.metrics.steered, &node.picked());
+    }
     let all = crate::app::buffers_kib(&site.config);
     let held = all.saturating_sub(gateway.buffers.available_permits());
     gateway.metrics.buffered_bytes.set(i64::try_from(held * 1024).unwrap_or(i64::MAX));
     Reply::full(200, "text/plain; version=0.0.4", Bytes::from(gateway.metrics.render()))
+}
+
+/// Replaces the counters by the kernel's, so that those of endpoints that are gone go.
+fn count_steered(counters: &IntCounterVec, picked: &[Picked]) {
+    // Of two pages at the same time neither may add to what the other has set.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _held = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    counters.reset();
+    for Picked { pool, endpoint, connections } in picked {
+        counters.with_label_values(&[&**pool, &**endpoint]).inc_by(*connections);
+    }
 }
 
 fn explained(gateway: &Gateway, body: &[u8]) -> Reply {

@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Datapath, PoolConfig, Switch};
 use crate::drain::{self, Phase, Trigger};
 use crate::gateway::{Gateway, Site};
+use crate::kernel::events::LinkEvents;
 use crate::kernel::steer::Steering;
 use crate::metrics::Metrics;
 use crate::proxy::worker::{self, Worker};
@@ -29,7 +30,7 @@ use crate::reload::{self, Source};
 use crate::splice::Node;
 use crate::{admin, models, scrape, signals, steer};
 
-/// How often interfaces are looked through for new ones.
+/// How often interfaces are looked through for new ones that the kernel did not tell of.
 const INTERFACES: Duration = Duration::from_secs(2);
 
 /// Whether the kernel is to carry answers.
@@ -209,7 +210,7 @@ fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Result<A
     match Node::open(listeners) {
         Ok(node) => {
             match node.no_splice() {
-                None => tracing::info!("kernel data path: on"),
+                None => tracing::info!("kernel data path: on; splice: {}", node.trial()),
                 Some(why) => tracing::warn!("kernel data path: no splicing: {why}"),
             }
             Ok(node)
@@ -245,10 +246,20 @@ fn steering(config: &Config, node: Option<&Node>, metrics: &Metrics) -> Option<S
     }
 }
 
+/// As soon as they appear: a connection that opens unseen by the programs is never spliced.
 async fn attach_to_new_interfaces(node: Arc<Node>) {
     let mut ticks = tokio::time::interval(INTERFACES);
+    let mut events = LinkEvents::open();
     loop {
-        ticks.tick().await;
+        match &events {
+            Ok(open) => tokio::select! {
+                _ = ticks.tick() => {}
+                changed = open.changed() => if let Err(error) = changed {
+                    events = Err(error);
+                },
+            },
+            Err(_) => drop(ticks.tick().await),
+        }
         node.attach();
     }
 }

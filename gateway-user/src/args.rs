@@ -112,6 +112,12 @@ pub struct BpfStatusFlags {
         default_value = crate::kernel::DEFAULT_ROOT
     )]
     pub root: PathBuf,
+    /// Answers to list one by one; the others are counted.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub flows: usize,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A key on the command line, which no `Debug` output shows.

@@ -62,7 +62,7 @@ impl Gateway {
         match &self.node {
             None => self.no_node.clone(),
             Some(node) => match node.no_splice() {
-                None => "splice".to_owned(),
+                None => format!("splice, {}", node.trial()),
                 Some(why) => format!("off: {why}"),
             },
         }

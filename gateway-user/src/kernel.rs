@@ -12,10 +12,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use aya::maps::{Array, Map, MapData};
 use aya::{Ebpf, EbpfLoader};
+use gateway_common::path::PathState;
 
+pub(crate) mod apart;
 mod cgroup;
 mod error;
+pub(crate) mod events;
 mod needs;
 mod netlink;
 pub(crate) mod pins;
@@ -123,6 +127,34 @@ impl Kernel {
     #[must_use]
     pub fn maps(&self) -> PathBuf {
         pins::maps(&self.root)
+    }
+
+    /// Runs `trial` while the splice programs are on the loopback interface of the caller's
+    /// network namespace, which is to be one for this alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::attach_tc`].
+    pub(crate) fn tried_on_loopback<T>(
+        &mut self,
+        trial: impl FnOnce() -> T,
+    ) -> Result<T, AttachError> {
+        // The loopback interface of every namespace has this index.
+        let interface = tc::Interface::attach(&mut self.bpf, 1, &pins::links(&self.root))?;
+        let tried = trial();
+        drop(interface);
+        Ok(tried)
+    }
+
+    /// Leaves word of a path, by its place, for those who look at the maps.
+    pub(crate) fn describe_path(&self, path: u32, state: &PathState) {
+        let describe = || {
+            let map = MapData::from_pin(self.maps().join("paths"))?;
+            Array::<_, PathState>::try_from(Map::Array(map))?.set(path, state, 0)
+        };
+        if let Err(error) = describe() {
+            tracing::warn!(%error, "cannot write down what became of a path");
+        }
     }
 
     /// Puts the splice programs on both directions of an interface of the caller's

@@ -52,6 +52,8 @@ pub struct Metrics {
     pub scrapes: IntCounterVec,
     /// Picks, by pool and endpoint.
     pub picks: IntCounterVec,
+    /// Connections that the kernel sent to an endpoint, by pool and endpoint.
+    pub steered: IntCounterVec,
     /// Repeated attempts, by pool and reason.
     pub retries: IntCounterVec,
     /// Configuration reloads, by result.
@@ -112,6 +114,12 @@ impl Metrics {
                 r,
                 "inference_gateway_picks_total",
                 "Requests sent to an endpoint, retries included",
+                &["pool", "endpoint"],
+            )?,
+            steered: counters(
+                r,
+                "inference_gateway_steered_total",
+                "Connections to a pool's virtual address that the kernel sent to an endpoint",
                 &["pool", "endpoint"],
             )?,
             retries: counters(

@@ -22,6 +22,7 @@ use gateway_common::splice::{
 mod armed;
 mod node;
 mod shared;
+mod trial;
 
 pub(crate) use armed::{Armed, Moved};
 pub(crate) use node::Node;
@@ -95,18 +96,25 @@ impl Splicer {
     /// [`Missing::Use`].
     pub(crate) fn listen(&self, listeners: &[SocketAddr]) -> Result<(), Missing> {
         let mut books = self.lock();
-        for address in listeners {
-            let ip_be = match address.ip() {
-                IpAddr::V4(ip) => u32::from_ne_bytes(ip.octets()),
-                // A listener for both families.
-                IpAddr::V6(ip) if ip.is_unspecified() => 0,
-                IpAddr::V6(_) => continue,
-            };
-            let listener = Listener { ip_be, port_be: address.port().to_be(), reserved: 0 };
+        for listener in listeners.iter().filter_map(listener) {
             let entered = books.listeners.insert(listener, 1, 0);
             entered.map_err(|error| Missing::Use("listeners", Box::new(error)))?;
         }
         Ok(())
+    }
+
+    /// After the trial, whose clients were listened to at `address` and whose connections
+    /// are closed; there have been no others yet.
+    fn forget_all(&self, address: SocketAddr) {
+        let mut books = self.lock();
+        if let Some(listener) = listener(&address) {
+            // Never entered, perhaps.
+            let _ = books.listeners.remove(&listener);
+        }
+        while let Some((_, tuple, slot)) = books.closing.pop_front() {
+            books.free(self, &tuple, slot);
+            let _ = books.handshakes.remove(&tuple);
+        }
     }
 
     /// Has the kernel look after a connection to an endpoint. To be called before the
@@ -207,13 +215,14 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Whether the last splice is over and done: until then the endpoint must not be
-    /// asked for anything else, for it may still have to send moved bytes again.
+    /// asked for anything by another client, for it may still have to send moved bytes again.
     pub(crate) fn is_settled(&self) -> bool {
         let flow = self.flow();
         flow == 0 || self.splicer.is_settled(flow)
     }
 
-    fn flow(&self) -> u32 {
+    /// The flow in force; 0 before the first.
+    pub(crate) fn flow(&self) -> u32 {
         self.splicer.slots.u32_at(self.slot, shared::slot::FLOW).load(shared::ORDER)
     }
 }
@@ -227,6 +236,17 @@ impl Drop for Bound {
             books.closing.push_back((Instant::now(), self.tuple, self.slot));
         }
     }
+}
+
+/// `None` for an address that no client of IPv4 can have connected to.
+fn listener(address: &SocketAddr) -> Option<Listener> {
+    let ip_be = match address.ip() {
+        IpAddr::V4(ip) => u32::from_ne_bytes(ip.octets()),
+        // A listener for both families.
+        IpAddr::V6(ip) if ip.is_unspecified() => 0,
+        IpAddr::V6(_) => return None,
+    };
+    Some(Listener { ip_be, port_be: address.port().to_be(), reserved: 0 })
 }
 
 fn ip_be(address: SocketAddrV4) -> u32 {

@@ -117,6 +117,7 @@ impl Publisher {
         });
         if due {
             for place in self.board.forget_absent() {
+                self.steering.picks().disown(place);
                 self.steering.describe(place, Endpoint::default())?;
             }
             self.scored = Instant::now();
@@ -140,11 +141,12 @@ impl Publisher {
             let Some(SocketAddr::V4(to)) = known.and_then(|known| known.socket_address()) else {
                 continue;
             };
-            let steering = &self.steering;
-            let entry = self
-                .board
-                .enter(pool.name(), &view, address(to), |place| steering.picks(place) as u32);
-            entries.extend(entry);
+            let picks = self.steering.picks();
+            let entered =
+                self.board.enter(pool.name(), &view, address(to), |place| picks.at(place) as u32);
+            let Some(entry) = entered else { continue };
+            picks.own(entry.place(), pool.name(), &view.name);
+            entries.push(entry);
         }
         board::pool(id, entries)
     }

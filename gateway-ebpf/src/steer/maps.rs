@@ -2,6 +2,7 @@
 
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
+use gateway_common::path::{PATHS, PathState};
 use gateway_common::steer::{
     Beat, Counters, ENDPOINTS, Endpoint, ORIGINS, Origin, POOLS, Pool, Vip,
 };
@@ -16,6 +17,9 @@ static POOL_OF: HashMap<Vip, Pool, POOLS, NO_PREALLOC> = HashMap::new();
 /// Endpoints, for people. Written by the daemon, read by `bpf status` and bpftool.
 #[btf_map(name = "endpoints")]
 static ENDPOINT_OF: Array<Endpoint, { ENDPOINTS as usize }> = Array::new();
+/// What has become of each path, for people. Written by the daemon.
+#[btf_map(name = "paths")]
+static PATH_OF: Array<PathState, PATHS> = Array::new();
 /// Connections that were sent to each endpoint. Written here.
 #[btf_map(name = "picks")]
 static PICKS: Array<u64, { ENDPOINTS as usize }> = Array::new();
@@ -39,8 +43,8 @@ pub fn pool(vip: &Vip) -> Option<&'static Pool> {
 /// When the daemon last gave a sign of life; 0 for never.
 #[inline(always)]
 pub fn beat() -> u64 {
-    // Keeps the daemon's map of endpoints in the object, which no program reads.
-    let _ = &ENDPOINT_OF;
+    // Keeps the daemon's maps in the object that no program reads.
+    let _ = (&ENDPOINT_OF, &PATH_OF);
     // SAFETY: one aligned word of an array's element.
     HEARTBEAT.get_ptr(0).map_or(0, |beat| unsafe { (&raw const (*beat).at_ns).read_volatile() })
 }
@@ -66,14 +70,14 @@ pub fn count_pick(endpoint: u32) {
 #[inline(always)]
 pub fn note_origin(cookie: u64, origin: &Origin) {
     // Without it the peer is called by its own address, which is no harm.
-    let _ = ORIGIN_OF.insert(&cookie, origin, 0);
+    let _ = ORIGIN_OF.insert(cookie, origin, 0);
 }
 
 /// What a socket asked for.
 #[inline(always)]
 pub fn origin(cookie: u64) -> Option<Origin> {
     // SAFETY: copied at once; only the socket's own connect() writes it.
-    unsafe { ORIGIN_OF.get(&cookie) }.copied()
+    unsafe { ORIGIN_OF.get(cookie) }.copied()
 }
 
 /// Counts something on this CPU.

@@ -7,21 +7,25 @@
 use std::fmt;
 use std::net::SocketAddrV4;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
-use gateway_common::steer::{Beat, ENDPOINTS, Endpoint, Pool, Vip};
+use gateway_common::steer::{Beat, Endpoint, Pool, Vip};
 
 use super::cgroup::{self, Hooks};
 use super::{AtExit, Kernel, Off, pins};
 
+mod picks;
 mod trial;
+
+pub use picks::{Picked, Picks};
 
 /// The maps of steering, while its programs are attached.
 pub struct Steering {
     pools: HashMap<MapData, Vip, Pool>,
     endpoints: Array<MapData, Endpoint>,
-    picks: Array<MapData, u64>,
+    picks: Arc<Picks>,
     heartbeat: Array<MapData, Beat>,
     hooks: Option<Hooks>,
     at_exit: AtExit,
@@ -40,7 +44,7 @@ impl Kernel {
         let mut steering = Steering {
             pools: HashMap::try_from(self.map("pools")?).map_err(unusable)?,
             endpoints: Array::try_from(self.map("endpoints")?).map_err(unusable)?,
-            picks: Array::try_from(self.map("picks")?).map_err(unusable)?,
+            picks: Arc::new(Picks::new(Array::try_from(self.map("picks")?).map_err(unusable)?)),
             heartbeat: Array::try_from(self.map("heartbeat")?).map_err(unusable)?,
             hooks: None,
             at_exit: self.at_exit,
@@ -76,16 +80,15 @@ impl Steering {
     ///
     /// # Errors
     ///
-    /// When the place is not below [`ENDPOINTS`].
+    /// When the place is not below [`gateway_common::steer::ENDPOINTS`].
     pub fn describe(&mut self, place: u32, endpoint: Endpoint) -> Result<(), Off> {
         self.endpoints.set(place, endpoint, 0).map_err(unusable)
     }
 
-    /// Connections that the kernel has sent to an endpoint, by its place.
+    /// Connections that the kernel has sent to endpoints.
     #[must_use]
-    pub fn picks(&self, place: u32) -> u64 {
-        debug_assert!(place < ENDPOINTS, "places are given by us");
-        self.picks.get(&place, 0).unwrap_or(0)
+    pub fn picks(&self) -> &Arc<Picks> {
+        &self.picks
     }
 
     /// The programs act for a few seconds more; see [`gateway_common::steer::BEAT_LASTS_NS`].

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use gateway_common::seq::before;
-use gateway_common::splice::{Flow, Mark, Seam, Slot, TAIL_CHUNKS};
+use gateway_common::splice::{Flow, Mark, Seam, Slot, Stop, TAIL_CHUNKS};
 
 use super::shared::{ORDER, flow, slot};
 use super::{Bound, Splicer};
@@ -166,6 +166,11 @@ impl Armed {
     /// Bytes moved so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.splicer.flows.u64_at(self.flow, flow::BYTES).load(ORDER)
+    }
+
+    /// Why the last packet that the kernel did not move was not moved.
+    pub(super) fn stop(&self) -> &'static str {
+        Stop::name(self.splicer.flows.read(self.flow).stop)
     }
 
     /// Takes the answer back, and says what was moved. To be called when bytes that

@@ -10,9 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Instant;
 
-use super::Splicer;
-use crate::kernel::steer::Steering;
+use gateway_common::path::PathState;
+
+use super::{Splicer, trial};
+use crate::kernel::apart::apart;
+use crate::kernel::steer::{Picked, Picks, Steering};
 use crate::kernel::{self, AtExit, Kernel};
 
 /// Nodes of this process, by where their maps are pinned. Several daemons in one
@@ -24,7 +28,9 @@ static NODES: LazyLock<Mutex<HashMap<PathBuf, Weak<Node>>>> = LazyLock::new(Mute
 pub(crate) struct Node {
     kernel: Mutex<Kernel>,
     splicer: Result<Arc<Splicer>, String>,
-    steering: OnceLock<Result<(), String>>,
+    /// What the self-test of the splice has found.
+    trial: String,
+    steering: OnceLock<Result<Arc<Picks>, String>>,
     /// Daemons that have not left.
     users: AtomicUsize,
     /// Interfaces that take no programs, so that each is told once.
@@ -47,11 +53,18 @@ impl Node {
             }
             return Ok(node);
         }
-        let kernel = Kernel::load(&root, AtExit::Detach).map_err(|error| whole(&error))?;
+        let mut kernel = Kernel::load(&root, AtExit::Detach).map_err(|error| whole(&error))?;
         let splicer = Splicer::new(&kernel.maps(), listeners).map_err(|error| whole(&error));
+        let tried = splicer.and_then(|splicer| Ok((tried(&mut kernel, &splicer)?, splicer)));
+        let (state, trial) = match &tried {
+            Ok((found, _)) => (PathState::ON, found.clone()),
+            Err(why) => (PathState::OFF, why.clone()),
+        };
+        kernel.describe_path(PathState::SPLICE, &PathState::new(state, &trial));
         let node = Arc::new(Self {
             kernel: Mutex::new(kernel),
-            splicer,
+            splicer: tried.map(|(_, splicer)| splicer),
+            trial,
             steering: OnceLock::new(),
             users: AtomicUsize::new(1),
             refused: Mutex::default(),
@@ -78,16 +91,30 @@ impl Node {
     /// What is missing, in one line.
     pub(crate) fn steer(&self) -> Result<Steering, String> {
         let cgroup = std::env::var_os(kernel::CGROUP_VARIABLE).map(PathBuf::from);
-        let steering = lock(&self.kernel).steer(cgroup.as_deref());
-        let steering = steering.map_err(|error| whole(&error));
+        let mut kernel = lock(&self.kernel);
+        let steering = kernel.steer(cgroup.as_deref()).map_err(|error| whole(&error));
+        let state = match &steering {
+            Ok(_) => PathState::new(PathState::ON, "self-test passed"),
+            Err(why) => PathState::new(PathState::OFF, why),
+        };
+        kernel.describe_path(PathState::STEERING, &state);
         // Of several daemons in one process the first has it.
-        let _ = self.steering.set(steering.as_ref().map(drop).map_err(Clone::clone));
+        let found = steering.as_ref().map(|steering| Arc::clone(steering.picks()));
+        let _ = self.steering.set(found.map_err(Clone::clone));
         steering
     }
 
     /// What came of attaching them; `None` when nobody asked for it.
-    pub(crate) fn steering(&self) -> Option<&Result<(), String>> {
-        self.steering.get()
+    pub(crate) fn steering(&self) -> Option<Result<(), &str>> {
+        self.steering.get().map(|found| found.as_ref().map(drop).map_err(String::as_str))
+    }
+
+    /// Connections that the kernel has sent to each endpoint.
+    pub(crate) fn picked(&self) -> Vec<Picked> {
+        match self.steering.get() {
+            Some(Ok(picks)) => picks.read(),
+            Some(Err(_)) | None => Vec::new(),
+        }
     }
 
     /// The maps of splicing, if the programs have them.
@@ -98,6 +125,11 @@ impl Node {
     /// Why there is no splicing.
     pub(crate) fn no_splice(&self) -> Option<&str> {
         self.splicer.as_ref().err().map(String::as_str)
+    }
+
+    /// What the self-test of the splice has found, or why there is no splicing.
+    pub(crate) fn trial(&self) -> &str {
+        &self.trial
     }
 
     /// Puts the programs on interfaces that have none yet.
@@ -116,6 +148,19 @@ impl Node {
             }
         }
     }
+}
+
+/// Tries the splice before anybody needs it, in a network namespace of its own. Where there
+/// can be none the splice is used untried.
+fn tried(kernel: &mut Kernel, splicer: &Arc<Splicer>) -> Result<String, String> {
+    let start = Instant::now();
+    let found = match apart(|| kernel.tried_on_loopback(|| trial::run(splicer))) {
+        Ok(Ok(Ok(()))) => format!("self-test passed in {} ms", start.elapsed().as_millis()),
+        Ok(Ok(Err(error))) => return Err(format!("self-test failed: {error}")),
+        Ok(Err(error)) => return Err(whole(&error)),
+        Err(error) => format!("no self-test: cannot make a network namespace: {error}"),
+    };
+    Ok(found)
 }
 
 /// Indexes of the interfaces of the caller's network namespace.

@@ -37,6 +37,13 @@ pub(super) struct Entry {
     row: Endpoint,
 }
 
+impl Entry {
+    /// Its place in the kernel's maps.
+    pub(super) fn place(&self) -> u32 {
+        self.candidate.endpoint
+    }
+}
+
 impl Board {
     /// An endpoint's entry; `None` when there are too many. `picks` tells the picks of a
     /// place, modulo 2^32.

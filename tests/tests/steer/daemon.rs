@@ -3,12 +3,15 @@
 //! Its programs are on the root cgroup, as on a node.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use inference_gateway::app::App;
+use inference_gateway::args::BpfStatusFlags;
+use inference_gateway::cli;
 use inference_gateway::config::Config;
 use inference_gateway::reload::Source;
 
@@ -32,11 +35,66 @@ fn pins() -> PathBuf {
 }
 
 fn start(pool: &str) -> App {
+    start_on("user", pool)
+}
+
+fn start_on(datapath: &str, pool: &str) -> App {
     let yaml = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nlog: {{ access: off }}\n\
-         pools:\n- name: p\n  modelName: m\n  metrics: off\n  datapath: user\n{pool}"
+         pools:\n- name: p\n  modelName: m\n  metrics: off\n  datapath: {datapath}\n{pool}"
     );
     App::start(Config::parse(&yaml).unwrap(), Source::Flags).unwrap()
+}
+
+/// The whole answer to one request.
+fn ask(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A page of the operators' port.
+fn page(app: &App, path: &str) -> String {
+    ask(&mut TcpStream::connect(app.admin).unwrap(), path)
+}
+
+#[test]
+fn the_splice_is_tried_at_the_start_and_everybody_is_told() {
+    let Some(room) = room("tried") else { return };
+    room.space.run(|| {
+        let app = start_on("splice", "  endpoints: [\"http://127.0.0.1:9\"]\n");
+        let flags = BpfStatusFlags { root: pins(), flows: 20, json: true };
+        let report: serde_json::Value =
+            serde_json::from_str(&cli::bpf_status(&flags).unwrap()).unwrap();
+        let splice = &report["kernel"]["paths"][0];
+        assert_eq!((&splice["path"], &splice["state"]), (&"splice".into(), &"on".into()));
+        let why = splice["why"].as_str().unwrap();
+        assert!(why.starts_with("self-test passed in "), "{why}");
+        assert_eq!(report["kernel"]["paths"][1]["state"], "not asked for");
+        assert_eq!(report["kernel"]["flows"]["shown"], serde_json::json!([]));
+        let metrics = page(&app, "/metrics");
+        assert!(metrics.contains("inference_gateway_kernel_path{path=\"splice\"} 1"), "{metrics}");
+        assert!(page(&app, "/status.json").contains(why), "the status page does not say it");
+    });
+}
+
+#[test]
+fn new_interfaces_get_the_programs_as_soon_as_they_are_there() {
+    let Some(room) = room("new") else { return };
+    room.space.run(|| {
+        let _app = start_on("splice", "  endpoints: [\"http://127.0.0.1:9\"]\n");
+        let hooks = || fs::read_dir(pins().join("links")).unwrap().count();
+        until("on loopback", || hooks() == 2);
+        let start = Instant::now();
+        // Both ends of a cable are here, with two programs each.
+        for number in 1..=5 {
+            room.space.ip(&format!("link add a{number} type veth peer name b{number}")).unwrap();
+            until("on both ends", || hooks() == 2 + 4 * number);
+        }
+        // Looked for every two seconds they would have taken eight.
+        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    });
 }
 
 #[test]
@@ -54,6 +112,9 @@ fn connections_to_a_pool_reach_its_endpoint_until_the_daemon_stops() {
         assert_eq!(accepted.local_addr().unwrap(), to);
         let stream = TcpStream::connect(vip).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), SocketAddr::V4(vip));
+        let picks = format!("inference_gateway_steered_total{{endpoint=\"{to}\",pool=\"p\"}} 2");
+        let metrics = page(&app, "/metrics");
+        assert!(metrics.contains(&picks), "no `{picks}` in\n{metrics}");
         assert!(pins().is_dir());
         drop(app);
         assert!(!pins().exists(), "{} is still there", pins().display());
@@ -69,10 +130,7 @@ fn in_request_mode_the_gateway_itself_answers_at_the_virtual_address() {
         let app = start(&format!("  virtualIp: {vip}\n  endpoints: [\"http://127.0.0.1:9\"]\n"));
         until("steered", || TcpStream::connect(vip).is_ok());
         let mut stream = TcpStream::connect(vip).unwrap();
-        let request = b"GET /v1/models HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
-        std::io::Write::write_all(&mut stream, request).unwrap();
-        let mut answer = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        let answer = ask(&mut stream, "/v1/models");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         drop(app);
     });

@@ -94,7 +94,7 @@ fn status_shows_what_is_attached_and_steered_without_the_daemon() {
         let mut steering = room.space.run(|| kernel.steer(Some(cgroup::own()))).unwrap();
         steering.beat().unwrap();
     });
-    let flags = BpfStatusFlags { root: room.root.clone() };
+    let flags = BpfStatusFlags { root: room.root.clone(), flows: 20, json: false };
     let text = cli::bpf_status(&flags).unwrap();
     for part in ["splice_in", "interface 1", "steer_connect4", "steering acts", "chunks moved"] {
         assert!(text.contains(part), "no `{part}` in\n{text}");

@@ -8,6 +8,7 @@ use room::Room;
 
 mod cgroup;
 mod daemon;
+mod foreign;
 mod limits;
 mod loading;
 mod room;

@@ -65,7 +65,7 @@ fn a_connection_goes_to_an_endpoint_and_calls_it_by_the_virtual_address() {
         assert_eq!(stream.peer_addr().unwrap(), SocketAddr::V4(vip));
         let (accepted, _) = ends[0].accept().unwrap();
         assert_eq!(accepted.local_addr().unwrap(), SocketAddr::V4(to));
-        assert_eq!(steering.picks(0), 2, "one of them is the self-test's");
+        assert_eq!(steering.picks().at(0), 2, "one of them is the self-test's");
 
         // What is for somebody else goes there, and is called what it is.
         let plain = TcpStream::connect(to).unwrap();
@@ -116,15 +116,15 @@ fn newcomers_between_two_scores_spread_over_the_endpoints() {
         let to: Vec<_> = ends.iter().map(v4).collect();
         let mut pool = pool(Pool::CONNECTION, Vip::default(), &to);
         for place in 0..4 {
-            pool.candidates[place].seen = steering.picks(place as u32) as u32;
+            pool.candidates[place].seen = steering.picks().at(place as u32) as u32;
         }
         steering.publish(vip, &pool).unwrap();
-        let before: Vec<u64> = (0..4).map(|place| steering.picks(place)).collect();
+        let before: Vec<u64> = (0..4).map(|place| steering.picks().at(place)).collect();
         let open: Vec<_> = (0..100).map(|_| TcpStream::connect(vip).unwrap()).collect();
         assert_eq!(open.len(), 100);
         for (place, before) in (0..4).zip(before) {
             // Drawn without looking, 4 endpoints would differ by more in most runs.
-            let share = steering.picks(place) - before;
+            let share = steering.picks().at(place) - before;
             assert!((20..=30).contains(&share), "endpoint {place} has {share} of 100");
         }
     });
