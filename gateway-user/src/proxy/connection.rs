@@ -23,6 +23,7 @@ use super::reply::{Reply, ReplyBody, push_field, reason_phrase};
 use super::upload::{Http1Upload, Upload};
 use super::worker::{Worker, new_request_id};
 use crate::drain::Phase;
+use crate::splice::Bound;
 
 /// How long a connection may be idle between requests.
 const IDLE: Duration = Duration::from_mins(10);
@@ -85,9 +86,10 @@ async fn exchange(
     peer: SocketAddr,
     worker: &Arc<Worker>,
 ) -> io::Result<Next> {
+    let flow = client.bound.as_ref().map_or(0, Bound::flow);
     let http1 = Http1Upload::new(client, head.framing(), head.expects_continue());
     let mut upload = Upload::Http1(http1);
-    let caller = Caller { peer, verbatim: head.version() == Version::Http11 };
+    let caller = Caller { peer, verbatim: head.version() == Version::Http11, flow };
     let reply = handler::handle(worker, head, &mut upload, caller).await;
     let Upload::Http1(http1) = upload else { return Ok(Next::Close) };
     let whole = http1.is_done();

@@ -213,7 +213,7 @@ async fn attempt(
     }
     let sending = async {
         let splicer = splicer(worker, plan);
-        if let Some(mut connection) = worker.idle.take(endpoint) {
+        if let Some(mut connection) = worker.idle.take(endpoint, plan.caller.flow) {
             match send(&mut connection, &head, &body, first_byte).await {
                 // The keep-alive race: the engine closed while our request was on
                 // its way. It has not seen it; a fresh connection settles it.

@@ -33,6 +33,8 @@ pub(crate) struct Caller {
     pub(crate) peer: SocketAddr,
     /// Whether an engine's chunked framing can be passed on as it is.
     pub(crate) verbatim: bool,
+    /// The flow in force on its connection; 0 for none.
+    pub(crate) flow: u32,
 }
 
 /// Answers one request. `None` when the client is gone.

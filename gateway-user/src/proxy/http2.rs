@@ -80,7 +80,7 @@ async fn answer(
     let reply = match RequestHead::parse(&text) {
         Ok(Some((head, _))) => {
             let mut upload = Upload::Http2(body);
-            let caller = Caller { peer, verbatim: false };
+            let caller = Caller { peer, verbatim: false, flow: 0 };
             handler::handle(&worker, &head, &mut upload, caller).await
         }
         other => {

@@ -82,9 +82,12 @@ impl Connection {
     }
 
     /// Whether the endpoint may be asked for something else: not while it may have to
-    /// send again what the kernel has moved from it.
-    fn is_settled(&self) -> bool {
-        self.bound.as_ref().is_none_or(Bound::is_settled)
+    /// send again what the kernel has moved from it, which a next answer would wait for;
+    /// unless that goes to the same client, whose connection waits for it anyway. `flow`
+    /// is the one in force on the client's connection.
+    fn is_free_for(&self, flow: u32) -> bool {
+        let is_free = |bound: &Bound| flow != 0 && bound.flow() == flow || bound.is_settled();
+        self.bound.as_ref().is_none_or(is_free)
     }
 
     /// Whether the connection can carry another request: nothing unread, not closed.
@@ -227,12 +230,13 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// A connection to `endpoint` that still looks usable.
-    pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Connection> {
+    /// A connection to `endpoint` that still looks usable, for a client on whose
+    /// connection `flow` is in force (0 for none).
+    pub(crate) fn take(&self, endpoint: &Endpoint, flow: u32) -> Option<Connection> {
         let mut connections = self.lock();
         let waiting = connections.get_mut(&endpoint.authority)?;
-        while let Some(newest) = waiting.iter().rposition(|(connection, _)| connection.is_settled())
-        {
+        let is_free = |(connection, _): &(Connection, Instant)| connection.is_free_for(flow);
+        while let Some(newest) = waiting.iter().rposition(is_free) {
             let (mut connection, _) = waiting.remove(newest);
             if connection.is_quiet() {
                 return Some(connection);

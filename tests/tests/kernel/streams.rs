@@ -24,13 +24,13 @@ fn a_long_answer_arrives_whole(path: Datapath) {
 }
 
 fn a_thousand_streams_at_once_do_not_mix(path: Datapath) {
-    const STREAMS: usize = 1000;
     let Some((site, mut engine)) = Site::new(path) else { return };
-    let chunks = size(20, 500);
+    let streams = size(1000, 1000);
+    let chunks = 10 + size(10, 490);
     site.play(async {
         let mut clients = Vec::new();
         let mut exchanges = Vec::new();
-        for _ in 0..STREAMS {
+        for _ in 0..streams {
             clients.push(site.ask().await);
             exchanges.push(engine.exchange().await);
         }
@@ -59,7 +59,7 @@ fn a_thousand_streams_at_once_do_not_mix(path: Datapath) {
 fn one_connection_carries_a_thousand_answers(path: Datapath) {
     let Some((site, mut engine)) = Site::new(path) else { return };
     let stories: Vec<Story> =
-        (0..1000).map(|seed| Story::of(seed, 1 + seed as usize % 30)).collect();
+        (0..size(1000, 1000) as u64).map(|seed| Story::of(seed, 1 + seed as usize % 30)).collect();
     site.play(async {
         let mut client = site.ask().await;
         let telling = tokio::spawn(tell_all(engine.exchange().await, stories.clone()));
@@ -98,6 +98,8 @@ fn pipelined_requests_are_answered_in_order(path: Datapath) {
                 exchange = engine.exchange() => drop(answering.spawn(answer_all(exchange, story))),
             }
         }
+        // Though the client has not acknowledged an answer yet when the next is asked for.
+        assert_eq!(answering.len(), 1, "connections to the engine");
     });
 }
 
