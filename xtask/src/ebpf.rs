@@ -101,6 +101,22 @@ pub(crate) fn plain_cargo(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// Lints the kernel programs. Debian's compiler for them has no clippy, so the workspace's
+/// reads them, as if they were for this machine; nothing is built.
+///
+/// # Errors
+///
+/// When it has found something, or cannot run.
+pub(crate) fn lint() -> Result<()> {
+    let mut command = plain_cargo(&["clippy", "--quiet", "--locked", "--", "-D", "warnings"])?;
+    command
+        .env("CARGO_TARGET_DIR", machine::directory("ebpf-lint")?)
+        .env("CARGO_ENCODED_RUSTFLAGS", target_arch())
+        // They use features of a nightly.
+        .env("RUSTC_BOOTSTRAP", "1");
+    machine::run(&mut command, "clippy has found something in the kernel programs")
+}
+
 fn source() -> PathBuf {
     machine::workspace().join("gateway-ebpf")
 }
@@ -108,8 +124,7 @@ fn source() -> PathBuf {
 /// Options of the compiler, as cargo takes them: separated by the unit separator.
 fn flags() -> String {
     [
-        // What aya-ebpf takes the layout of the kernel's registers from.
-        &format!("--cfg=bpf_target_arch=\"{}\"", std::env::consts::ARCH),
+        &target_arch(),
         // Types of maps and programs, for the kernel and for people with bpftool.
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
@@ -117,6 +132,11 @@ fn flags() -> String {
         "-Ctarget-cpu=v3",
     ]
     .join("\u{1f}")
+}
+
+/// What aya-ebpf takes the layout of the kernel's registers from.
+fn target_arch() -> String {
+    format!("--cfg=bpf_target_arch=\"{}\"", std::env::consts::ARCH)
 }
 
 fn replace_if_different(new: &Path, old: &Path) -> Result<()> {

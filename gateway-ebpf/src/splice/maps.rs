@@ -52,7 +52,7 @@ pub fn forget(tuple: &Tuple) {
 pub fn is_listener(ip_be: u32, port_be: u16) -> bool {
     let exact = Listener { ip_be, port_be, reserved: 0 };
     let any = Listener { ip_be: 0, port_be, reserved: 0 };
-    LISTENERS.get_ptr(&exact).is_some() || LISTENERS.get_ptr(&any).is_some()
+    LISTENERS.get_ptr(exact).is_some() || LISTENERS.get_ptr(any).is_some()
 }
 
 /// What is known of a connection's opening.

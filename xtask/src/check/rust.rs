@@ -27,8 +27,8 @@ pub(super) fn clippy() -> Result<()> {
     run(machine::cargo(&arguments)?, "clippy has found something")
 }
 
-/// Clippy cannot read them: it would need the compiler that builds them.
 pub(super) fn kernel_programs() -> Result<()> {
+    ebpf::lint()?;
     ebpf::build(ebpf::Warnings::Deny).map(drop)
 }
 
