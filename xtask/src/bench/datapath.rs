@@ -24,6 +24,7 @@ use cpu::Sample;
 use rows::{Figures, Row};
 use way::{Entrant, Running, Way};
 
+mod cgroup;
 mod cpu;
 mod report;
 mod rows;

@@ -22,9 +22,10 @@ mod root;
 const SERIES: [&str; 2] = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"];
 
 /// What is run: package and selection of its test programs.
-const SUITES: [(&str, &[&str]); 3] = [
+const SUITES: [(&str, &[&str]); 4] = [
     ("gateway-testnet", &["--lib"]),
     ("gateway-tests", &["--test", "programs"]),
+    ("gateway-tests", &["--test", "steer"]),
     ("gateway-tests", &["--test", "kernel"]),
 ];
 

@@ -1,6 +1,6 @@
 //! The ways a chunk can take from the pod to the client.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use gateway_testnet::Network;
 
+use super::cgroup::Cgroup;
 use crate::bench::path::{self, Path, Program, Setting};
 use crate::child::Child;
 use crate::fleet;
@@ -18,6 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Where proxies listen; the gateway's namespace is ours alone.
 const PORT: u16 = 8080;
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+
+/// Where the client connects when `connect()` is steered. Of loopback, so that what is not
+/// steered is refused at once.
+const VIRTUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1, 0, 1)), PORT);
+/// The daemon's variable for the cgroup whose processes it steers.
+const CGROUP: &str = "INFERENCE_GATEWAY_CGROUP";
 
 /// A way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -50,6 +57,8 @@ pub(super) struct Running {
     pub(super) way: Way,
     targets: Vec<SocketAddr>,
     child: Option<Child>,
+    /// Left after the daemon has ended.
+    _cgroup: Option<Cgroup>,
 }
 
 impl Way {
@@ -108,7 +117,9 @@ impl Way {
             Self::User => "  failureMode: FailOpen\n  datapath: user\n",
             Self::Splice => "  failureMode: FailOpen\n  datapath: splice\n",
             Self::SkMsg => "  failureMode: FailOpen\n  datapath: sk_msg\n",
-            Self::Connect => "  failureMode: FailOpen\n  mode: connection\n",
+            Self::Connect => {
+                "  failureMode: FailOpen\n  datapath: user\n  virtualIp: 127.1.0.1:8080\n  mode: connection\n"
+            }
         }
     }
 }
@@ -144,16 +155,44 @@ impl Entrant {
     pub(super) fn start(&self, network: &Network, upstreams: &[SocketAddr]) -> Result<Running> {
         let way = self.way;
         let Some(program) = &self.program else {
-            return Ok(Running { way, targets: upstreams.to_vec(), child: None });
+            return Ok(Running { way, targets: upstreams.to_vec(), child: None, _cgroup: None });
         };
         let listen = SocketAddr::from((network.front(), PORT));
         let setting = Setting { listen, admin: ADMIN, upstreams, pool: way.pool() };
         let home = path::home(way.path())?;
         let mut command = network.gateway.command(&program.file);
         way.path().configure(&mut command, &home, &setting)?;
+        let mut cgroup = (way == Way::Connect).then(Cgroup::new).transpose()?;
+        if let Some(cgroup) = &cgroup {
+            command.env(CGROUP, cgroup.place());
+        }
         let mut child = Child::spawn(way.name(), &mut command, &home.join("log"))?;
         network.gateway.run(|| child.wait_listening(listen, PATIENCE))?;
-        Ok(Running { way, targets: vec![listen], child: Some(child) })
+        let mut target = listen;
+        if let Some(cgroup) = &mut cgroup {
+            // After the daemon was started: only the client is to be steered.
+            cgroup.join()?;
+            target = VIRTUAL;
+        }
+        let running = Running { way, targets: vec![target], child: Some(child), _cgroup: cgroup };
+        if target == VIRTUAL {
+            running.explain(wait_steered(network))?;
+        }
+        Ok(running)
+    }
+}
+
+/// Waits until the client's connections to the virtual address go somewhere.
+fn wait_steered(network: &Network) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match network.client.run(|| TcpStream::connect(VIRTUAL)) {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > deadline => {
+                return Err(error).context("connections to the virtual address are not steered");
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
     }
 }
 
@@ -179,10 +218,13 @@ impl Running {
     ///
     /// When none has soon after the streams have ended.
     pub(super) fn check_taken(&self, network: &Network) -> Result<()> {
-        if self.way.path() != Path::Ours || self.way == Way::Connect {
+        if self.way.path() != Path::Ours {
             return Ok(());
         }
-        let series = format!("inference_gateway_answers_total{{path=\"{}\"", self.way.name());
+        let series = match self.way {
+            Way::Connect => "inference_gateway_steered_total{".to_owned(),
+            way => format!("inference_gateway_answers_total{{path=\"{}\"", way.name()),
+        };
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (_, page) = network.gateway.run(|| fleet::get(ADMIN, "/metrics"))?;
@@ -191,7 +233,7 @@ impl Running {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("no answer took this path: {:?}", lines().collect::<Vec<_>>());
+                bail!("nothing took this path: {:?}", lines().collect::<Vec<_>>());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
