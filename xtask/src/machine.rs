@@ -129,6 +129,8 @@ pub(crate) fn apt_install(what: &str, packages: &[&str]) -> Result<()> {
     };
     run(apt().args(["update", "-qq"]), "cannot update the package lists")?;
     let mut install = apt();
+    // Waits for whoever else is installing something.
+    install.args(["-o", "DPkg::Lock::Timeout=600"]);
     install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages);
     run(&mut install, "cannot install the package")
 }
