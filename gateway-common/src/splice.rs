@@ -77,6 +77,8 @@ pub struct Handshake {
     pub seen: u8,
     /// Not 0 when something was there that the programs do not translate.
     pub doubt: u8,
+    /// Ethernet addresses of a frame to the other side: destination, source.
+    pub frame: [u16; 6],
 }
 
 impl Handshake {
@@ -145,8 +147,13 @@ pub struct Slot {
     pub own_scale: u8,
     /// See [`Handshake::peer_scale`].
     pub peer_scale: u8,
+    /// See [`Handshake::frame`].
+    pub frame: [u16; 6],
     /// Always 0.
-    pub reserved: [u8; 18],
+    pub reserved: [u8; 2],
+    /// [`Slot::NEIGHBOUR`] or [`Slot::PEER_DEVICE`]: how packets are sent on to the other
+    /// side; written by the daemon.
+    pub hop: u32,
 }
 
 impl Slot {
@@ -154,6 +161,11 @@ impl Slot {
     pub const OWN: u32 = 1;
     /// `peer_*` are known.
     pub const PEER: u32 = 2;
+    /// As any packet that is forwarded: route, neighbour, the interface's egress.
+    pub const NEIGHBOUR: u32 = 0;
+    /// Into the device at the other end of the interface, which is a veth pair into
+    /// another network namespace: the packet is received there at once.
+    pub const PEER_DEVICE: u32 = 1;
 }
 
 /// How far an endpoint's stream has come: all bytes up to `end` went either to the
@@ -318,7 +330,7 @@ pub struct Counters {
 const _: () = {
     assert!(size_of::<Tuple>() == 12);
     assert!(size_of::<Listener>() == 8);
-    assert!(size_of::<Handshake>() == 20);
+    assert!(size_of::<Handshake>() == 32);
     assert!(size_of::<Conn>() == 8);
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Flow>() == 120);

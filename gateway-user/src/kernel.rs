@@ -8,7 +8,7 @@
 //! them means that another version's layout cannot be mistaken for ours. Only the
 //! hooks of [`steer`] are handed over without a gap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -172,6 +172,14 @@ impl Kernel {
         tracing::info!(interface = interface.name, hook = %interface.hook, "splice attached");
         self.interfaces.insert(ifindex, interface);
         Ok(())
+    }
+
+    /// Indexes of the interfaces with splice programs that lead into another network
+    /// namespace, and on which nobody else looks at what leaves.
+    #[must_use]
+    pub fn doors(&self) -> BTreeSet<u32> {
+        let interfaces = self.interfaces.iter();
+        interfaces.filter(|(index, of)| of.is_open_door(**index)).map(|(index, _)| *index).collect()
     }
 
     /// Interfaces with splice programs, and the kind of hook.

@@ -8,7 +8,7 @@
 //!
 //! The protocol with the kernel is in `docs/decisions/0005-splice-in-tc.md`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +53,8 @@ struct Books {
     /// How many slots name each flow.
     users: Vec<u8>,
     closing: VecDeque<(Instant, Tuple, u32)>,
+    /// Interfaces by which packets go straight into another network namespace.
+    doors: BTreeSet<u32>,
 }
 
 /// Why there is no splicing.
@@ -78,6 +80,7 @@ impl Splicer {
             free_flows: (1..FLOWS).collect(),
             users: vec![0; FLOWS as usize],
             closing: VecDeque::new(),
+            doors: BTreeSet::new(),
         };
         let splicer = Self {
             slots: shared(maps, "slots", SLOTS)?,
@@ -117,6 +120,12 @@ impl Splicer {
         }
     }
 
+    /// Says which interfaces lead into other network namespaces past nobody; of
+    /// consequence for answers that are armed from now on.
+    pub(crate) fn set_doors(&self, doors: BTreeSet<u32>) {
+        self.lock().doors = doors;
+    }
+
     /// Has the kernel look after a connection to an endpoint. To be called before the
     /// first request is sent on it: the count of what went to user space begins here.
     pub(crate) fn bind_endpoint(
@@ -150,6 +159,7 @@ impl Splicer {
                 mark: Mark { moved: 0, end }.pack(),
                 own_scale: handshake.own_scale,
                 peer_scale: handshake.peer_scale,
+                frame: handshake.frame,
                 ..Slot::default()
             },
         );

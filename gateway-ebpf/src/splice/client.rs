@@ -4,7 +4,7 @@ use aya_ebpf::programs::TcContext;
 use gateway_common::seq::{before, distance, earlier, later};
 use gateway_common::splice::{Flow, Mark, Seam, Slot};
 
-use super::packet::{self, ACK, FIN, Numbers, Packet, RST, SYN};
+use super::packet::{self, ACK, FIN, Numbers, Onward, Packet, RST, SYN};
 use super::{DROP, NEXT, REDIRECT, maps};
 
 const URGENT: u8 = 32;
@@ -17,6 +17,9 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
     let number = maps::load(&slot.flow);
     let Some(flow) = maps::flow(number) else { return NEXT };
     let Some(up) = maps::slot(flow.up_slot) else { return NEXT };
+    // Before the mark: what the local socket has acknowledged since may stand behind
+    // bytes that this mark does not count, and would be taken for them.
+    let own = (maps::load(&up.own_ack), maps::load(&up.own_edge));
     let mark = Mark::unpack(maps::load(&up.mark));
     let seam = maps::seam(flow, mark);
     let was_settled = seam.settled;
@@ -34,20 +37,20 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
         flow.settled = 1;
     }
     let told = seam.ack_to_local(packet.ack);
-    let to_endpoint = seam.length > 0
+    let is_for_endpoint = seam.length > 0
         && !was_settled
         && packet.has(ACK)
         && !packet.has(RST)
         && !before(packet.ack, seam.down_wire);
-    let to_local = !to_endpoint
+    let is_for_local = !is_for_endpoint
         || is_over(flow, &seam, mark)
         || packet.length > 0
         || packet.has(FIN | RST | SYN | URGENT)
         || packet.seq != slot.own_ack
         || told != slot.told_ack;
     let mut packet = *packet;
-    let client_ack = packet.ack;
-    if to_local {
+    let numbers = to_endpoint(up, own, &seam, packet.ack, edge);
+    if is_for_local {
         slot.told_ack = told;
         let offered =
             packet::window_field(distance(told, seam.edge_to_local(edge)), slot.peer_scale);
@@ -56,7 +59,7 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
         if !packet.renumber(ctx, packet.seq, ack, window) {
             return failed();
         }
-        if !to_endpoint {
+        if !is_for_endpoint {
             return NEXT;
         }
         if !packet::deliver_copy(ctx) {
@@ -66,7 +69,12 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
         let Some(again) = Packet::read(ctx) else { return failed() };
         packet = again;
     }
-    acknowledge(ctx, packet, client_ack, flow, up, &seam, edge)
+    let to = Onward { tuple: &flow.up, slot: up, ifindex: flow.up_ifindex };
+    if !packet.acknowledge_as(ctx, &to, &numbers) {
+        return failed();
+    }
+    maps::count(|counters| counters.acks += 1);
+    REDIRECT
 }
 
 /// To the client: what the local socket sends stands behind what was moved.
@@ -156,28 +164,18 @@ fn note_peer(slot: &mut Slot, ack: u32, edge: u32) {
     }
 }
 
-/// Makes the packet an acknowledgement for the endpoint and sends it there.
+/// What the endpoint is told when the client has acknowledged `client_ack` and offers
+/// room up to `edge`, and the local socket has acknowledged `own_ack` and offers up to
+/// `own_edge`.
 #[inline(always)]
-fn acknowledge(
-    ctx: &TcContext,
-    mut packet: Packet,
-    client_ack: u32,
-    flow: &Flow,
-    up: &Slot,
-    seam: &Seam,
-    edge: u32,
-) -> i32 {
-    let ack = seam.ack_to_endpoint(up.own_ack, client_ack);
-    let own = seam.own_edge_to_endpoint(up.own_edge);
+fn to_endpoint(up: &Slot, own: (u32, u32), seam: &Seam, client_ack: u32, edge: u32) -> Numbers {
+    let (own_ack, own_edge) = own;
+    let ack = seam.ack_to_endpoint(own_ack, client_ack);
+    let own = seam.own_edge_to_endpoint(own_edge);
     let end = if seam.settled { own } else { earlier(own, seam.client_edge_to_endpoint(edge)) };
-    let numbers = Numbers {
+    Numbers {
         seq: up.own_next,
         ack,
         window: packet::window_field(distance(ack, end), up.own_scale),
-    };
-    if !packet.acknowledge_as(ctx, &flow.up, &numbers, flow.up_ifindex) {
-        return failed();
     }
-    maps::count(|counters| counters.acks += 1);
-    REDIRECT
 }

@@ -7,7 +7,7 @@ use gateway_common::splice::{Flow, From, Mark, Seam, Slot, Stop};
 
 use super::client::{failed, note_own};
 use super::frames::Frames;
-use super::packet::{ACK, FIN, Numbers, PSH, Packet, RST, window_field};
+use super::packet::{ACK, FIN, Numbers, Onward, PSH, Packet, RST, window_field};
 use super::{NEXT, REDIRECT, maps};
 
 /// How often a packet's account is tried anew because another CPU was faster.
@@ -166,7 +166,8 @@ fn forward(ctx: &TcContext, packet: &Packet, flow: &Flow, down: &Slot, seam: &Se
     if !packet.truncate(ctx, distance(packet.seq, seam.up_end())) {
         return failed();
     }
-    if packet.send_as(ctx, &flow.down, &numbers, flow.down_ifindex) { REDIRECT } else { failed() }
+    let to = Onward { tuple: &flow.down, slot: down, ifindex: flow.down_ifindex };
+    if packet.send_as(ctx, &to, &numbers) { REDIRECT } else { failed() }
 }
 
 /// Leaves the packet to the local socket.

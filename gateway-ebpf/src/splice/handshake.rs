@@ -55,6 +55,7 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
     let offer = take(ctx, packet);
     handshake.peer_isn = packet.seq;
     handshake.ifindex = packet::interface(ctx);
+    handshake.frame = packet.frame_back();
     handshake.peer_mss = maps::load(&offer.mss) as u16;
     handshake.peer_scale = maps::load(&offer.scale) as u8;
     handshake.seen |= Handshake::PEER;

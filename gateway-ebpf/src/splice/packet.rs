@@ -1,17 +1,23 @@
 //! One TCP packet over IPv4: read, rewritten, sent elsewhere.
 
 use aya_ebpf::btf_maps::PerCpuArray;
-use aya_ebpf::helpers::generated::{bpf_clone_redirect, bpf_redirect_neigh, bpf_skb_load_bytes};
+use core::mem::offset_of;
+
+use aya_ebpf::helpers::generated::{
+    bpf_clone_redirect, bpf_redirect_neigh, bpf_redirect_peer, bpf_skb_load_bytes,
+};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use gateway_common::splice::{MARK_DONE, Tuple};
+use gateway_common::splice::{MARK_DONE, Slot, Tuple};
+
+use super::REDIRECT;
 
 mod checksum;
 mod options;
 mod rewrite;
 
 pub use options::store_options;
-pub use rewrite::Numbers;
+pub use rewrite::{Numbers, Onward};
 
 /// Bytes of an Ethernet header; interfaces of other kinds get no programs.
 pub const ETHERNET: u32 = 14;
@@ -21,8 +27,8 @@ const IP: u32 = 20;
 const TCP_AT: u32 = ETHERNET + IP;
 /// Bytes of a TCP header without options.
 const TCP: u32 = 20;
-/// Bytes of both.
-const HEADERS: u32 = IP + TCP;
+/// Bytes of all three.
+const HEADERS: u32 = ETHERNET + IP + TCP;
 const IP_CHECK_AT: u32 = ETHERNET + 10;
 const TCP_CHECK_AT: u32 = TCP_AT + 16;
 /// `ETH_P_IP`, as the context has it.
@@ -73,7 +79,12 @@ pub struct Headers {
 pub struct Scratch {
     /// The headers as they were before a change.
     old: Headers,
-    /// The headers as they are.
+    /// Always 0; aligns what follows.
+    reserved: u16,
+    /// Ethernet addresses: destination, source.
+    frame: [u16; 6],
+    ethertype: u16,
+    /// The headers as they are. They follow on the frame's as in the packet.
     now: Headers,
     /// TCP options as they were.
     old_options: [u64; 8],
@@ -146,11 +157,12 @@ impl Packet {
             return None;
         }
         let scratch = SCRATCH.get_ptr_mut(0)?;
+        if !load_headers(ctx, scratch) {
+            return None;
+        }
         // SAFETY: the element is valid, and nobody else uses it during this run.
         let headers = unsafe { &mut (*scratch).now };
-        // SAFETY: the buffer has the size that is named.
-        let read = unsafe { bpf_skb_load_bytes(skb.cast(), ETHERNET, address(headers), HEADERS) };
-        if read != 0 || headers.version != 0x45 || headers.protocol != PROTO_TCP {
+        if headers.version != 0x45 || headers.protocol != PROTO_TCP {
             return None;
         }
         if u16::from_be(headers.fragment_be) & FRAGMENT != 0 {
@@ -170,6 +182,14 @@ impl Packet {
             header,
             length: total - IP - header,
         })
+    }
+
+    /// Ethernet addresses of a packet to the other side: destination, source.
+    #[inline(always)]
+    pub fn frame_back(&self) -> [u16; 6] {
+        // SAFETY: as in `read`.
+        let [a, b, c, d, e, f] = unsafe { (*self.scratch).frame };
+        [d, e, f, a, b, c]
     }
 
     #[inline(always)]
@@ -250,6 +270,20 @@ pub fn window_field(bytes: u32, scale: u8) -> u16 {
     if offered > 0xffff { 0xffff } else { offered as u16 }
 }
 
+/// Reads the headers as they stand in the packet.
+#[inline(always)]
+fn load_headers(ctx: &TcContext, scratch: *mut Scratch) -> bool {
+    // SAFETY: all three headers have room there.
+    unsafe { bpf_skb_load_bytes(ctx.skb.skb.cast(), 0, whole(scratch), HEADERS) == 0 }
+}
+
+/// Where Ethernet, IP and TCP header stand one after the other.
+#[inline(always)]
+fn whole<T>(scratch: *mut Scratch) -> *mut T {
+    // SAFETY: within the element.
+    unsafe { scratch.cast::<u8>().add(offset_of!(Scratch, frame)).cast() }
+}
+
 /// A place in memory, as helpers want it.
 #[inline(always)]
 fn address<T, U>(of: &mut T) -> *mut U {
@@ -259,22 +293,28 @@ fn address<T, U>(of: &mut T) -> *mut U {
 /// Sends a copy of the packet, as it is now, up to the local socket.
 #[inline(always)]
 pub fn deliver_copy(ctx: &TcContext) -> bool {
-    set_mark(ctx);
+    set_mark(ctx, MARK_DONE);
     // SAFETY: the context is valid.
     unsafe { bpf_clone_redirect(ctx.skb.skb.cast(), interface(ctx), BPF_F_INGRESS) == 0 }
 }
 
 #[inline(always)]
-fn set_mark(ctx: &TcContext) {
+fn set_mark(ctx: &TcContext, mark: u32) {
     // SAFETY: programs of this kind may write the mark.
-    unsafe { (*ctx.skb.skb).mark = MARK_DONE };
+    unsafe { (*ctx.skb.skb).mark = mark };
 }
 
 #[inline(always)]
-fn redirect(ctx: &TcContext, ifindex: u32) -> bool {
-    set_mark(ctx);
+fn redirect(ctx: &TcContext, hop: u32, ifindex: u32) -> bool {
+    if hop == Slot::PEER_DEVICE {
+        // Into another network namespace, where marks may mean something.
+        set_mark(ctx, 0);
+        // SAFETY: always there.
+        return unsafe { bpf_redirect_peer(ifindex, 0) == i64::from(REDIRECT) };
+    }
+    set_mark(ctx, MARK_DONE);
     // SAFETY: without parameters the kernel finds the neighbour itself.
-    unsafe { bpf_redirect_neigh(ifindex, core::ptr::null_mut(), 0, 0) >= 0 }
+    unsafe { bpf_redirect_neigh(ifindex, core::ptr::null_mut(), 0, 0) == i64::from(REDIRECT) }
 }
 
 /// Word by word: the compiler makes a call of anything else, and the kernel refuses a

@@ -1,4 +1,4 @@
-//! The two questions we have for the kernel's network configuration.
+//! The questions we have for the kernel's network configuration.
 //!
 //! Asked of the network namespace of the calling thread; `/sys` would answer for the
 //! one that it was mounted in.
@@ -24,23 +24,48 @@ const HEADER: usize = 16;
 const LINK: usize = 16;
 const FILTER: usize = 20;
 const ATTRIBUTE: usize = 4;
-/// Attributes: name of a link; kind and options of a filter; in these, its name.
+/// Attributes of a link: name, queueing discipline, what it is (in that, the kind), the
+/// namespace of its other end.
 const LINK_NAME: u16 = 3;
+const LINK_QDISC: u16 = 6;
+const LINK_INFO: u16 = 18;
+const INFO_KIND: u16 = 1;
+const LINK_NAMESPACE: u16 = 37;
+/// Attributes of a filter: kind and options; in these, its name.
 const FILTER_KIND: u16 = 1;
 const FILTER_OPTIONS: u16 = 2;
 const BPF_NAME: u16 = 7;
 /// An answer of the kernel is at most so long.
 const LONGEST: usize = 32 << 10;
 
-/// Name and ARP hardware type of an interface.
-pub(super) fn link(ifindex: u32) -> io::Result<(String, u16)> {
+/// An interface.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Link {
+    pub(super) name: String,
+    /// ARP hardware type.
+    pub(super) hardware: u16,
+    /// One end of a pair whose other end is in another network namespace, and on which
+    /// nothing that leaves waits or is shaped.
+    pub(super) is_door: bool,
+}
+
+/// The interface with this index.
+pub(super) fn link(ifindex: u32) -> io::Result<Link> {
     let mut body = [0; LINK];
     body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     let answers = ask(GET_LINK, REQUEST | ACKNOWLEDGE, &body)?;
     let answer = answers.iter().find(|answer| answer.len() >= LINK);
     let answer = answer.ok_or(io::ErrorKind::NotFound)?;
-    let name = attribute(&answer[LINK..], LINK_NAME).map(text);
-    Ok((name.ok_or(io::ErrorKind::InvalidData)?, u16::from_ne_bytes([answer[2], answer[3]])))
+    let attributes = &answer[LINK..];
+    let string = |attribute_of| attribute(attributes, attribute_of).map(text);
+    let kind = attribute(attributes, LINK_INFO).and_then(|info| attribute(info, INFO_KIND));
+    Ok(Link {
+        name: string(LINK_NAME).ok_or(io::ErrorKind::InvalidData)?,
+        hardware: u16::from_ne_bytes([answer[2], answer[3]]),
+        is_door: kind.map(text).as_deref() == Some("veth")
+            && attribute(attributes, LINK_NAMESPACE).is_some()
+            && string(LINK_QDISC).as_deref() == Some("noqueue"),
+    })
 }
 
 /// Names (of a bpf filter) or kinds (of another) of the filters at `parent`.
@@ -126,7 +151,8 @@ mod tests {
     #[test]
     fn the_loopback_interface_is_known_by_its_index() {
         // Index 1 is the loopback interface of every network namespace.
-        assert_eq!(link(1).unwrap(), ("lo".to_owned(), 772));
+        let loopback = Link { name: "lo".to_owned(), hardware: 772, is_door: false };
+        assert_eq!(link(1).unwrap(), loopback);
         assert!(link(0x7fff_0000).is_err());
     }
 

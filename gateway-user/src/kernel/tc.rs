@@ -65,10 +65,10 @@ enum Held {
 impl Interface {
     /// Attaches both programs, or none.
     pub(super) fn attach(bpf: &mut Ebpf, ifindex: u32, links: &Path) -> Result<Self, AttachError> {
-        let (name, kind) = netlink::link(ifindex)
+        let netlink::Link { name, hardware, .. } = netlink::link(ifindex)
             .map_err(|source| AttachError::NoInterface { ifindex, source })?;
-        if kind != ETHERNET && kind != LOOPBACK {
-            return Err(AttachError::NotEthernet { name, kind });
+        if hardware != ETHERNET && hardware != LOOPBACK {
+            return Err(AttachError::NotEthernet { name, kind: hardware });
         }
         let mut interface = Self { name, hook: Hook::Tcx, held: Vec::new() };
         for (program, direction) in PROGRAMS {
@@ -95,6 +95,22 @@ impl Interface {
             }
         }
         Ok(interface)
+    }
+
+    /// Whether a packet for the other side may skip the way out of this interface: it
+    /// leads into another network namespace, and nobody else looks at what leaves here.
+    pub(super) fn is_open_door(&self, ifindex: u32) -> bool {
+        let is_ours = |name: Option<&str>| name == Some("splice_out");
+        let is_alone = || match SchedClassifier::query_tcx(&self.name, TcAttachType::Egress) {
+            Ok((_, programs)) => programs.iter().all(|program| is_ours(program.name_as_str())),
+            // No TCX: only filters are there.
+            Err(_) => self.hook == Hook::Clsact,
+        };
+        let no_filters = || {
+            netlink::filters(ifindex, parent(TcAttachType::Egress))
+                .is_ok_and(|filters| filters.iter().all(|filter| is_ours(Some(filter))))
+        };
+        netlink::link(ifindex).is_ok_and(|link| link.is_door) && no_filters() && is_alone()
     }
 
     /// Leaves the programs where they are. Filters and pins stay by themselves.

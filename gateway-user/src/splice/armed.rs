@@ -123,6 +123,11 @@ impl Splicer {
         let number = books.free_flows.pop_front().ok_or(NotNow::Full)?;
         self.flows.write(number, new);
         fence(Ordering::SeqCst);
+        for (slot_index, ifindex) in slots.into_iter().zip([new.up_ifindex, new.down_ifindex]) {
+            let is_door = books.doors.contains(&ifindex);
+            let hop = if is_door { Slot::PEER_DEVICE } else { Slot::NEIGHBOUR };
+            self.slots.u32_at(slot_index, slot::HOP).store(hop, ORDER);
+        }
         for (slot_index, before) in slots.into_iter().zip(before).rev() {
             self.slots.u32_at(slot_index, slot::FLOW).store(number, ORDER);
             books.leave(before);

@@ -132,11 +132,9 @@ impl Node {
         &self.trial
     }
 
-    /// Puts the programs on interfaces that have none yet.
+    /// Puts the programs on interfaces that have none yet, and looks who else is on them.
     pub(crate) fn attach(&self) {
-        if self.splicer.is_err() {
-            return;
-        }
+        let Ok(splicer) = &self.splicer else { return };
         let mut refused = lock(&self.refused);
         for ifindex in interfaces() {
             if refused.contains(&ifindex) {
@@ -147,6 +145,7 @@ impl Node {
                 refused.insert(ifindex);
             }
         }
+        splicer.set_doors(lock(&self.kernel).doors());
     }
 }
 

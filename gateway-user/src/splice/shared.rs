@@ -24,6 +24,7 @@ pub(super) mod slot {
     pub(in super::super) const FLOW: usize = offset_of!(Slot, flow);
     pub(in super::super) const PEER_ACK: usize = offset_of!(Slot, peer_ack);
     pub(in super::super) const ENDED: usize = offset_of!(Slot, ended);
+    pub(in super::super) const HOP: usize = offset_of!(Slot, hop);
 }
 
 /// The same of [`gateway_common::splice::Flow`].

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::offload::{self, Offloads};
 use crate::{Faults, Namespace, Wire};
@@ -119,6 +119,21 @@ impl Plug {
         self.namespace
             .run(|| offload::switch(&self.interface, offloads))
             .with_context(|| format!("cannot switch offloads of {} {offloads:?}", self.interface))
+    }
+
+    /// Runs `tc` with these words; a word `DEV` is the interface's name.
+    ///
+    /// # Errors
+    ///
+    /// When the command refuses.
+    pub fn traffic_control(&self, words: &str) -> Result<()> {
+        let words = words.split_whitespace();
+        let words = words.map(|word| if word == "DEV" { &*self.interface } else { word });
+        let output = self.namespace.command("tc").args(words).output()?;
+        if !output.status.success() {
+            bail!("tc on {}: {}", self.interface, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
     }
 
     /// The interface's number in its namespace.

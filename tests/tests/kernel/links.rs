@@ -23,6 +23,7 @@ on_every_path!(
     chunks_cross_stacks_of_different_options_and_windows,
     chunks_cross_with_offloads_on_and_off,
     chunks_pass_one_at_a_time_whoever_delays_acknowledgements,
+    the_way_out_is_skipped_only_where_nobody_looks,
     tiny_windows_let_everything_through,
 );
 
@@ -142,6 +143,39 @@ fn chunks_pass_one_at_a_time_whoever_delays_acknowledgements(path: Datapath) {
             assert!(exchange.read_head().await);
         }
     });
+}
+
+/// Who may look at what leaves the gateway's node for a client's pod: nobody, a queueing
+/// discipline, another agent's filter.
+const LOOKERS: [&[&str]; 3] = [
+    &[],
+    &["qdisc replace dev DEV root pfifo limit 1000"],
+    &[
+        "qdisc add dev DEV clsact",
+        "filter add dev DEV egress protocol ip prio 1 u32 match u32 0 0 flowid :1",
+    ],
+];
+
+fn the_way_out_is_skipped_only_where_nobody_looks(path: Datapath) {
+    let story = Story::of(1, 200);
+    for lookers in LOOKERS {
+        let Some(net) = Network::for_test(1) else { return };
+        for plug in [&net.cable.far, &net.pods[0].cable.near] {
+            for words in lookers {
+                plug.traffic_control(words).unwrap();
+            }
+        }
+        let Some((site, mut engine)) = Site::over(path, net) else { return };
+        let way_out = &site.net.cable.far;
+        let before = way_out.sent_packets().unwrap();
+        site.play(site.hear_one_by_one(&mut engine, story));
+        let seen = way_out.sent_packets().unwrap() - before;
+        let is_skipped = seen < story.chunks as u64 / 2;
+        let is_expected = path == Datapath::Splice && lookers.is_empty();
+        assert_eq!(is_skipped, is_expected, "{seen} packets left past {lookers:?}");
+        site.assert_taken(path);
+        site.play(converse(&site, &mut engine));
+    }
 }
 
 /// What may be between an engine that sends and a client that does not read, in bytes:

@@ -30,6 +30,9 @@ struct Programs(Ebpf);
 struct Outcome {
     verdict: i32,
     segment: Segment,
+    /// Ethernet addresses: destination, source.
+    frame: [u8; 12],
+    mark: u32,
 }
 
 impl Programs {
@@ -63,16 +66,23 @@ impl Programs {
         // `struct __sk_buff`: its third word is the mark.
         let mut context = [0_u8; 192];
         context[8..12].copy_from_slice(&mark.to_ne_bytes());
+        let mut context_out = context;
         let options = TestRunOptions {
             data_in: Some(&packet),
             data_out: Some(&mut out),
             ctx_in: Some(&context),
+            ctx_out: Some(&mut context_out),
             ..TestRunOptions::new()
         };
         let done = classifier(&mut self.0, program).test_run(options).unwrap();
         out.truncate(done.data_size_out as usize);
         let verdict = done.return_value.cast_signed();
-        Outcome { verdict, segment: Segment::parse(&out) }
+        Outcome {
+            verdict,
+            segment: Segment::parse(&out),
+            frame: *out.first_chunk().unwrap(),
+            mark: u32::from_ne_bytes(*context_out[8..].first_chunk().unwrap()),
+        }
     }
 
     fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, K, V> {

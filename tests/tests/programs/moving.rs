@@ -1,9 +1,9 @@
 //! Packets of an armed flow: what is moved, what is not, and what each side is told.
 
 use aya::maps::{Array, MapData};
-use gateway_common::splice::{Conn, Flow, Mark, Slot, Stop, Tuple};
+use gateway_common::splice::{Conn, Flow, MARK_DONE, Mark, Slot, Stop, Tuple};
 
-use super::segment::{ACK, PSH, Segment};
+use super::segment::{ACK, FRAME, PSH, Segment};
 use super::{NEXT, Programs, REDIRECT};
 
 /// Slots and the flow of the connections here.
@@ -122,6 +122,25 @@ fn whole_chunks_become_packets_of_the_clients_connection() {
     let again = programs.run("splice_in", &answer(&two), 0);
     assert_eq!((again.verdict, again.segment.seq), (REDIRECT, DOWN_WIRE));
     assert_eq!(flows(&mut programs).get(&FLOW, 0).unwrap().bytes, 30, "counted once");
+}
+
+#[test]
+fn each_packet_goes_by_the_hop_of_its_connection() {
+    for (hop, mark) in [(Slot::NEIGHBOUR, MARK_DONE), (Slot::PEER_DEVICE, 0)] {
+        let Some(mut programs) = armed() else { return };
+        let mut slots = programs.array::<Slot>("slots");
+        for (index, frame) in [(UP, [0x0101; 6]), (DOWN, [0x0202; 6])] {
+            let slot = slots.get(&index, 0).unwrap();
+            slots.set(index, Slot { hop, frame, ..slot }, 0).unwrap();
+        }
+        let moved = programs.run("splice_in", &answer(CHUNK), 0);
+        assert_eq!((moved.verdict, moved.frame, moved.mark), (REDIRECT, [2; 12], mark));
+        let told = programs.run("splice_in", &acknowledged(10), 0);
+        assert_eq!((told.verdict, told.frame, told.mark), (REDIRECT, [1; 12], mark));
+    }
+    let Some(mut programs) = armed() else { return };
+    let left = programs.run("splice_in", &answer(b"0\r\n\r\n"), 0);
+    assert_eq!((left.verdict, left.frame), (NEXT, FRAME), "what is not moved keeps its own");
 }
 
 #[test]

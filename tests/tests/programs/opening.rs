@@ -2,7 +2,7 @@
 
 use gateway_common::splice::{Conn, Handshake, MARK_UPSTREAM, Tuple};
 
-use super::segment::{ACK, SYN, Segment};
+use super::segment::{ACK, FRAME, SYN, Segment};
 use super::{NEXT, Programs};
 
 const MSS: &[u8] = &[2, 4, 5, 180];
@@ -15,6 +15,11 @@ const NOP: &[u8] = &[1];
 fn syn() -> Segment {
     let options = [MSS, SACK, TIMESTAMPS, NOP, SCALE].concat();
     Segment { flags: SYN, ack: 0, options, ..Segment::default() }
+}
+
+/// Ethernet addresses as they stand in a frame.
+fn bytes(frame: [u16; 6]) -> Vec<u8> {
+    frame.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 fn listening() -> Option<Programs> {
@@ -33,6 +38,8 @@ fn a_clients_syn_is_noted_and_loses_what_cannot_be_translated() {
     let expected =
         Handshake { peer_isn: 1000, peer_mss: 1460, peer_scale: 7, seen: Handshake::PEER, ..noted };
     assert_eq!(noted, expected);
+    let (ours, theirs) = FRAME.split_at(6);
+    assert_eq!(bytes(noted.frame), [theirs, ours].concat(), "of what goes back");
     assert!(!noted.is_complete(), "the gateway's own SYN is still to come");
 
     let answer = Segment { flags: SYN | ACK, seq: 7000, ..syn().reversed() };

@@ -6,6 +6,9 @@ pub(crate) const ACK: u8 = 16;
 pub(crate) const PSH: u8 = 8;
 pub(crate) const SYN: u8 = 2;
 
+/// Ethernet addresses of every packet: destination, source.
+pub(crate) const FRAME: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+
 /// A segment from `source` to `destination`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Segment {
@@ -78,7 +81,7 @@ impl Segment {
         .concat();
         let check = !sum(&ip);
         ip[10..12].copy_from_slice(&check.to_be_bytes());
-        [&[2; 12][..], &[8, 0], &ip, &tcp].concat()
+        [&FRAME[..], &[8, 0], &ip, &tcp].concat()
     }
 
     /// Reads a frame; its checksums must be right.

@@ -2,14 +2,14 @@
 
 use aya_ebpf::helpers::generated::{bpf_l3_csum_replace, bpf_skb_change_tail, bpf_skb_store_bytes};
 use aya_ebpf::programs::TcContext;
-use gateway_common::splice::Tuple;
+use gateway_common::splice::{Slot, Tuple};
 
 use super::checksum::{
     address_difference, changed, fold, payload_sum, pseudo, replace_tcp_check, sum, tcp_difference,
 };
 use super::{
-    ACK, BPF_F_PSEUDO_HDR, ETHERNET, FIN, HEADERS, Headers, IP, IP_CHECK_AT, KEPT, PSH, Packet,
-    TCP, TCP_AT, address, redirect,
+    ACK, BPF_F_PSEUDO_HDR, FIN, HEADERS, Headers, IP, IP_CHECK_AT, KEPT, PSH, Packet, TCP, TCP_AT,
+    address, redirect, whole,
 };
 use crate::splice::maps;
 
@@ -18,6 +18,13 @@ pub struct Numbers {
     pub seq: u32,
     pub ack: u32,
     pub window: u16,
+}
+
+/// A connection that a packet is given to.
+pub struct Onward<'a> {
+    pub tuple: &'a Tuple,
+    pub slot: &'a Slot,
+    pub ifindex: u32,
 }
 
 impl Packet {
@@ -56,39 +63,36 @@ impl Packet {
 
     /// Turns it into a packet of another connection, payload included, and sends it on.
     #[inline(always)]
-    pub fn send_as(&mut self, ctx: &TcContext, tuple: &Tuple, to: &Numbers, ifindex: u32) -> bool {
+    pub fn send_as(&mut self, ctx: &TcContext, to: &Onward, numbers: &Numbers) -> bool {
         let old = self.keep();
-        self.address(tuple, to);
-        self.replace(ctx, old, self.header, self.length) && redirect(ctx, ifindex)
+        self.address(to, numbers);
+        self.replace(ctx, old, self.header, self.length)
+            && redirect(ctx, to.slot.hop, to.ifindex)
     }
 
     /// Turns it into a bare acknowledgement of another connection and sends it on.
     #[inline(always)]
-    pub fn acknowledge_as(
-        &mut self,
-        ctx: &TcContext,
-        tuple: &Tuple,
-        to: &Numbers,
-        ifindex: u32,
-    ) -> bool {
+    pub fn acknowledge_as(&mut self, ctx: &TcContext, to: &Onward, numbers: &Numbers) -> bool {
         let old = self.keep();
-        self.address(tuple, to);
+        self.address(to, numbers);
         let new = self.now();
         new.flags = ACK;
         new.offset = 5 << 4;
-        self.replace(ctx, old, TCP, 0) && redirect(ctx, ifindex)
+        self.replace(ctx, old, TCP, 0) && redirect(ctx, to.slot.hop, to.ifindex)
     }
 
     #[inline(always)]
-    fn address(&self, tuple: &Tuple, to: &Numbers) {
-        let headers = self.now();
+    fn address(&self, to: &Onward, numbers: &Numbers) {
+        // SAFETY: as in `read`.
+        unsafe { (*self.scratch).frame = to.slot.frame };
+        let (headers, tuple) = (self.now(), to.tuple);
         headers.source_be = tuple.local_ip_be;
         headers.destination_be = tuple.remote_ip_be;
         headers.source_port_be = tuple.local_port_be;
         headers.destination_port_be = tuple.remote_port_be;
-        headers.seq_be = to.seq.to_be();
-        headers.ack_be = to.ack.to_be();
-        headers.window_be = to.window.to_be();
+        headers.seq_be = numbers.seq.to_be();
+        headers.ack_be = numbers.ack.to_be();
+        headers.window_be = numbers.window.to_be();
     }
 
     /// Puts the new headers in the place of `old` and cuts the packet to `header` and
@@ -120,9 +124,9 @@ impl Packet {
         self.header = header;
         self.length = length;
         self.flags = new.flags;
-        // SAFETY: the buffer has the size that is named. The checksums in it are still
-        // the old ones and are brought up to date below.
-        let stored = unsafe { bpf_skb_store_bytes(skb, ETHERNET, address(new), HEADERS, 0) };
+        // SAFETY: all three headers are there. The checksums in them are still the old
+        // ones and are brought up to date below.
+        let stored = unsafe { bpf_skb_store_bytes(skb, 0, whole(self.scratch), HEADERS, 0) };
         let in_ip = u64::from(fold(addresses + totals));
         // SAFETY: the offset is that of the IP checksum.
         stored == 0
