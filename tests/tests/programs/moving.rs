@@ -184,6 +184,66 @@ fn a_local_socket_never_learns_of_moved_bytes() {
     assert_eq!(outcome.segment.payload, sent.payload);
 }
 
+/// Programs with a flow that has moved one chunk, on connections that have moved `SHIFT`
+/// bytes before, and the end of the answer with the local socket.
+fn one_chunk_after_others() -> Option<Programs> {
+    let mut programs = armed()?;
+    let flow = flows(&mut programs).get(&FLOW, 0).unwrap();
+    let shifted = Flow { up_shift: SHIFT, down_shift: SHIFT, ..flow };
+    flows(&mut programs).set(FLOW, shifted, 0).unwrap();
+    let mut slots = programs.array::<Slot>("slots");
+    let slot = slots.get(&UP, 0).unwrap();
+    let mark = Mark { moved: SHIFT, end: UP_WIRE }.pack();
+    slots.set(UP, Slot { mark, ..slot }, 0).unwrap();
+    assert_eq!(programs.run("splice_in", &answer(CHUNK), 0).verdict, REDIRECT);
+    let end = Segment { seq: UP_WIRE + 10, ..answer(b"0\r\n\r\n") };
+    assert_eq!(programs.run("splice_in", &end, 0).verdict, NEXT);
+    Some(programs)
+}
+
+const SHIFT: u32 = 7;
+
+#[test]
+fn what_is_sent_again_across_the_end_of_the_moved_bytes_is_cut_there() {
+    let Some(mut programs) = one_chunk_after_others() else { return };
+    let again = answer(&[CHUNK, b"0\r\n\r\n"].concat());
+    let outcome = programs.run("splice_in", &again, 0);
+    let expected = Segment {
+        seq: DOWN_WIRE,
+        ack: 900,
+        window: 1_000,
+        flags: ACK,
+        payload: CHUNK.to_vec(),
+        ..acknowledged(0).reversed()
+    };
+    assert_eq!((outcome.verdict, outcome.segment), (REDIRECT, expected));
+}
+
+#[test]
+fn what_is_sent_again_from_before_the_moved_bytes_is_cut_there() {
+    let Some(mut programs) = one_chunk_after_others() else { return };
+    let again = Segment { seq: UP_WIRE - 4, ..answer(&[b"head", CHUNK].concat()) };
+    let outcome = programs.run("splice_in", &again, 0);
+    let kept = Segment { flags: ACK, payload: b"head".to_vec(), ..again };
+    let expected = Segment { seq: UP_WIRE - 4 - SHIFT, ..kept };
+    assert_eq!((outcome.verdict, outcome.segment), (NEXT, expected));
+}
+
+#[test]
+fn what_the_local_socket_sends_again_across_the_moved_bytes_is_cut_there() {
+    let Some(mut programs) = one_chunk_after_others() else { return };
+    let again = Segment {
+        seq: DOWN_WIRE - SHIFT - 4,
+        ack: 900,
+        flags: ACK | PSH,
+        payload: b"head0\r\n\r\n".to_vec(),
+        ..acknowledged(0).reversed()
+    };
+    let outcome = programs.run("splice_out", &again, 0);
+    let kept = Segment { flags: ACK, payload: b"head".to_vec(), ..again };
+    assert_eq!((outcome.verdict, outcome.segment), (NEXT, Segment { seq: DOWN_WIRE - 4, ..kept }));
+}
+
 #[test]
 fn a_clients_acknowledgement_reaches_the_endpoint() {
     let Some(mut programs) = armed() else { return };

@@ -9,7 +9,7 @@ use super::checksum::{
 };
 use super::{
     ACK, BPF_F_PSEUDO_HDR, FIN, HEADERS, Headers, IP, IP_CHECK_AT, KEPT, PSH, Packet, TCP, TCP_AT,
-    address, redirect, whole,
+    address, load_headers, redirect, whole,
 };
 use crate::splice::maps;
 
@@ -58,7 +58,8 @@ impl Packet {
         let length = if length > KEPT { KEPT } else { length };
         let old = self.keep();
         self.now().flags &= !(FIN | PSH);
-        self.replace(ctx, old, self.header, length)
+        // The next change begins with the checksums that this one has made.
+        self.replace(ctx, old, self.header, length) && load_headers(ctx, self.scratch)
     }
 
     /// Turns it into a packet of another connection, payload included, and sends it on.
