@@ -40,6 +40,8 @@ pub enum Command {
     /// Look at the gateway's part in this node's kernel.
     #[command(subcommand)]
     Bpf(BpfCommand),
+    /// List every metric of the metrics page, as Markdown.
+    Metrics,
 }
 
 /// Flags of `validate`.

@@ -8,6 +8,7 @@ mod table;
 
 use crate::args::ValidateFlags;
 use crate::config::{Auth, Config, ConfigError, PoolConfig};
+use crate::metrics::Metrics;
 
 pub use bpf::bpf_status;
 pub use explain::explain;
@@ -31,6 +32,26 @@ pub fn validate(flags: &ValidateFlags) -> Result<String, ConfigError> {
     let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
     lines.push(format!("OK: {} for {access}, admin on {}", listen.join(", "), config.admin));
     Ok(lines.join("\n") + "\n")
+}
+
+/// Every metric, as a page of the documentation.
+///
+/// # Errors
+///
+/// Two metrics of one name.
+pub fn metrics() -> Result<String, prometheus::Error> {
+    const INTRODUCTION: &str = "\
+# Metrics
+
+What `GET /metrics` on the admin port says, in Prometheus' text format. Names that begin with
+`inference_gateway_` are ours; the others are the Gateway API Inference Extension's, with its labels and
+buckets. A family is on the page once it has a value. [operations.md](operations.md) says which to
+watch.
+
+Written by `inference-gateway metrics`.
+
+";
+    Ok(INTRODUCTION.to_owned() + &Metrics::register()?.describe())
 }
 
 fn pool(pool: &PoolConfig) -> String {

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Validate(flags) => tell(cli::validate(&flags), USAGE),
         Command::Explain(flags) => tell(cli::explain(&flags).map_err(full), 1),
         Command::Status(flags) => tell(cli::status(&flags).map_err(full), 1),
+        Command::Metrics => tell(cli::metrics(), 1),
         Command::Bpf(BpfCommand::Status(flags)) => tell(cli::bpf_status(&flags).map_err(full), 1),
     }
 }

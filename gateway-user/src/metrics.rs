@@ -7,14 +7,15 @@
 //! endpoints are sampled when somebody asks ([`sample`]), so those of endpoints
 //! that are gone disappear by themselves.
 
-use prometheus::core::Collector;
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, TextEncoder,
 };
 
 pub mod model;
+mod registrar;
 pub mod sample;
+
+use registrar::Registrar;
 
 /// The extension's latency buckets, seconds (5 ms to 1 h).
 const LATENCY: &[f64] = &[
@@ -39,7 +40,7 @@ const DECISION: &[f64] = &[
 /// Cloning shares the counters.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    registry: Registry,
+    registrar: Registrar,
     /// Answers that the gateway gave itself, by reason.
     pub local_replies: IntCounterVec,
     /// Client connections, by HTTP version.
@@ -73,8 +74,8 @@ impl Metrics {
     ///
     /// Two metrics of one name: a programming error, reported instead of a panic.
     pub fn register() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let r = &registry;
+        let mut registrar = Registrar::default();
+        let r = &mut registrar;
         let build =
             gauges(r, "inference_gateway_build_info", "Version of this binary", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
@@ -91,13 +92,10 @@ impl Metrics {
                 "Open client connections",
                 &["protocol"],
             )?,
-            buffered_bytes: add(
-                r,
-                IntGauge::new(
-                    "inference_gateway_buffered_bytes",
-                    "Bytes of unfinished request bodies beyond the per-request allowance",
-                )?,
-            )?,
+            buffered_bytes: r.add(IntGauge::new(
+                "inference_gateway_buffered_bytes",
+                "Bytes of unfinished request bodies beyond the per-request allowance",
+            )?)?,
             kernel: gauges(
                 r,
                 "inference_gateway_kernel_path",
@@ -150,52 +148,53 @@ impl Metrics {
             )?,
             by_model: model::Families::register(r)?,
             sampled: sample::Families::register(r)?,
-            registry,
+            registrar,
         })
+    }
+
+    /// Every family as a Markdown table: name, type, labels, meaning.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.registrar.describe()
     }
 
     /// The page in the Prometheus text format.
     #[must_use]
     pub fn render(&self) -> Vec<u8> {
         let mut page = Vec::with_capacity(16 * 1024);
-        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut page) {
+        if let Err(error) = TextEncoder::new().encode(&self.registrar.gather(), &mut page) {
             tracing::error!(%error, "cannot encode the metrics page");
         }
         page
     }
 }
 
-fn add<C: Collector + Clone + 'static>(r: &Registry, metric: C) -> Result<C, prometheus::Error> {
-    r.register(Box::new(metric.clone()))?;
-    Ok(metric)
-}
-
 fn counters(
-    r: &Registry,
+    r: &mut Registrar,
     name: &str,
     help: &str,
     labels: &[&str],
 ) -> Result<IntCounterVec, prometheus::Error> {
-    add(r, IntCounterVec::new(Opts::new(name, help), labels)?)
+    r.add(IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
 fn gauges(
-    r: &Registry,
+    r: &mut Registrar,
     name: &str,
     help: &str,
     labels: &[&str],
 ) -> Result<IntGaugeVec, prometheus::Error> {
-    add(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
+    r.add(IntGaugeVec::new(Opts::new(name, help), labels)?)
 }
 
 fn histograms(
-    r: &Registry,
+    r: &mut Registrar,
     name: &str,
     help: &str,
     buckets: &[f64],
     labels: &[&str],
 ) -> Result<HistogramVec, prometheus::Error> {
-    add(r, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?)
+    r.add(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?)
 }
 
 /// 1, 2, 4 ... up to `last`.
@@ -208,6 +207,18 @@ fn powers_of_two(first: f64, last: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_family_is_described_whether_it_has_a_value_or_not() {
+        let described = Metrics::register().unwrap().describe();
+        assert!(described.contains(
+            "| `inference_gateway_picks_total` | counter | `pool`, `endpoint` | Requests sent to \
+             an endpoint, retries included |\n"
+        ));
+        let first_token = "`inference_objective_request_ttft_seconds` | histogram | `model_name`, ";
+        assert!(described.contains(first_token), "{described}");
+        assert!(described.contains("`inference_gateway_buffered_bytes` | gauge |  | "));
+    }
 
     #[test]
     fn the_page_has_both_sets_of_names() {

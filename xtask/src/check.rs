@@ -35,6 +35,7 @@ const COMPILING: &[Named] = &[
     ("clippy", rust::clippy),
     ("kernel programs", rust::kernel_programs),
     ("documentation", rust::documentation),
+    ("list of metrics", docs::metrics),
 ];
 
 /// Runs the checks.

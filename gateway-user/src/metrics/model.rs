@@ -1,9 +1,8 @@
 //! Metrics of requests, by model: the extension's names beside ours.
 
-use prometheus::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
+use super::registrar::Registrar;
 use super::{LATENCY, PER_TOKEN, counters, gauges, histograms, powers_of_two};
 use crate::proxy::record::Path;
 
@@ -67,25 +66,51 @@ pub(crate) struct ModelMetrics {
 }
 
 impl Families {
-    pub(super) fn register(r: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn register(r: &mut Registrar) -> Result<Self, prometheus::Error> {
         let bytes = powers_of_two(64.0, 1024.0 * 1024.0 * 1024.0);
-        let tokens: Vec<f64> =
+        let powers: Vec<f64> =
             std::iter::once(1.0).chain(powers_of_two(8.0, 1_048_576.0)).collect();
         let ntpot = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
-        let h = |name, help, buckets: &[f64]| histograms(r, name, help, buckets, MODELS);
+        let requests = counters(
+            r,
+            "inference_objective_request_total",
+            "Requests, by model and priority",
+            &["model_name", "target_model_name", "priority"],
+        )?;
+        let errors = counters(
+            r,
+            "inference_objective_request_error_total",
+            "Requests that ended in an error, by model and code",
+            &["model_name", "target_model_name", "error_code"],
+        )?;
+        let running = gauges(
+            r,
+            "inference_objective_running_requests",
+            "Requests between pick and last byte",
+            &["model_name"],
+        )?;
+        let outcomes = counters(
+            r,
+            "inference_gateway_requests_total",
+            "Finished requests, by pool, model and outcome",
+            &["pool", "model", "outcome"],
+        )?;
+        let tokens = counters(
+            r,
+            "inference_gateway_tokens_total",
+            "Tokens, by pool, model and kind (prompt, cached, output)",
+            &["pool", "model", "kind"],
+        )?;
+        let answers = counters(
+            r,
+            "inference_gateway_answers_total",
+            "Answers, by pool and the path their bytes took",
+            &["pool", "path"],
+        )?;
+        let mut h = |name, help, buckets: &[f64]| histograms(r, name, help, buckets, MODELS);
         Ok(Self {
-            requests: counters(
-                r,
-                "inference_objective_request_total",
-                "Requests, by model and priority",
-                &["model_name", "target_model_name", "priority"],
-            )?,
-            errors: counters(
-                r,
-                "inference_objective_request_error_total",
-                "Requests that ended in an error, by model and code",
-                &["model_name", "target_model_name", "error_code"],
-            )?,
+            requests,
+            errors,
             duration: h(
                 "inference_objective_request_duration_seconds",
                 "Request to last byte",
@@ -112,42 +137,22 @@ impl Families {
             input_tokens: h(
                 "inference_objective_input_tokens",
                 "Prompt tokens, as the engine counted",
-                &tokens,
+                &powers,
             )?,
             output_tokens: h(
                 "inference_objective_output_tokens",
                 "Output tokens, as the engine counted",
-                &tokens,
+                &powers,
             )?,
             cached_tokens: h(
                 "inference_objective_prompt_cached_tokens",
                 "Prompt tokens the engine had cached",
-                &tokens,
+                &powers,
             )?,
-            running: gauges(
-                r,
-                "inference_objective_running_requests",
-                "Requests between pick and last byte",
-                &["model_name"],
-            )?,
-            outcomes: counters(
-                r,
-                "inference_gateway_requests_total",
-                "Finished requests, by pool, model and outcome",
-                &["pool", "model", "outcome"],
-            )?,
-            tokens: counters(
-                r,
-                "inference_gateway_tokens_total",
-                "Tokens, by pool, model and kind (prompt, cached, output)",
-                &["pool", "model", "kind"],
-            )?,
-            answers: counters(
-                r,
-                "inference_gateway_answers_total",
-                "Answers, by pool and the path their bytes took",
-                &["pool", "path"],
-            )?,
+            running,
+            outcomes,
+            tokens,
+            answers,
         })
     }
 

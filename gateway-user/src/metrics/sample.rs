@@ -1,9 +1,9 @@
 //! Gauges read from the pools when the metrics page is asked for.
 
 use gateway_core::pool::EndpointView;
-use prometheus::{GaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, Opts};
 
-use super::add;
+use super::registrar::Registrar;
 use crate::readiness::is_serving;
 
 /// Gauges of pools and endpoints.
@@ -32,11 +32,11 @@ pub(crate) struct PoolSample<'a> {
 }
 
 impl Families {
-    pub(super) fn register(r: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn register(r: &mut Registrar) -> Result<Self, prometheus::Error> {
         const POOL: &[&str] = &["name"];
         const ENDPOINT: &[&str] = &["pool", "endpoint"];
-        let gauge =
-            |name, help, labels: &[&str]| add(r, GaugeVec::new(Opts::new(name, help), labels)?);
+        let mut gauge =
+            |name, help, labels: &[&str]| r.add(GaugeVec::new(Opts::new(name, help), labels)?);
         Ok(Self {
             kv_usage: gauge(
                 "inference_pool_average_kv_cache_utilization",

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::none_of;
 use super::text::{read, tracked};
@@ -41,6 +41,17 @@ pub(super) fn reasons() -> Result<()> {
         }
     }
     none_of(&faults)
+}
+
+/// The list of metrics is what the daemon says.
+pub(super) fn metrics() -> Result<()> {
+    const LIST: &str = "docs/metrics.md";
+    let arguments = ["run", "--quiet", "--locked", "--package", "inference-gateway", "metrics"];
+    let told = machine::output(&mut machine::cargo(&arguments)?, "the daemon does not say")?;
+    if read(Path::new(LIST))? != told {
+        bail!("{LIST} is out of date: cargo run --package inference-gateway metrics > {LIST}");
+    }
+    Ok(())
 }
 
 fn dependencies(manifest: &toml::Table) -> impl Iterator<Item = (&str, &toml::Value)> {
