@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -95,7 +95,10 @@ async fn answer(
             "known: /metrics /livez /readyz /healthz /status.json /config /debug/explain /",
         ),
     };
-    Ok(into_response(reply))
+    Ok(reply.into_response(|body| match body {
+        ReplyBody::Full(body) => Full::new(body),
+        ReplyBody::Answer(..) => Full::default(),
+    }))
 }
 
 /// The status page. It draws what `/status.json` says and needs nothing else.
@@ -150,24 +153,4 @@ fn json(value: &impl serde::Serialize) -> Reply {
 fn problem(status: u16, message: &str) -> Reply {
     let body = serde_json::json!({ "error": message }).to_string();
     Reply::full(status, "application/json", Bytes::from(body))
-}
-
-fn into_response(reply: Reply) -> Response<Full<Bytes>> {
-    let body = match reply.body {
-        ReplyBody::Full(body) => body,
-        ReplyBody::Answer(..) => Bytes::new(),
-    };
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() =
-        StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    for line in reply.fields.split(|byte| *byte == b'\n') {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        if let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(&line[..colon]),
-            HeaderValue::from_bytes(line[colon + 1..].trim_ascii()),
-        ) {
-            response.headers_mut().append(name, value);
-        }
-    }
-    response
 }

@@ -1,9 +1,10 @@
 //! An endpoint's address: where to connect, and how to call it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gateway_core::pool::EndpointId;
+use prometheus::IntCounter;
 
 use crate::tls::Tls;
 
@@ -18,6 +19,8 @@ pub struct Endpoint {
     ip: Option<IpAddr>,
     port: u16,
     tls: Option<Tls>,
+    /// Counts the requests sent to it.
+    picks: OnceLock<IntCounter>,
 }
 
 impl Endpoint {
@@ -29,13 +32,27 @@ impl Endpoint {
             Some(ip) => SocketAddr::new(ip, port).to_string(),
             None => format!("{host}:{port}"),
         };
-        Self { id, authority: authority.into(), host: host.into(), ip, port, tls: None }
+        Self {
+            id,
+            authority: authority.into(),
+            host: host.into(),
+            ip,
+            port,
+            tls: None,
+            picks: OnceLock::new(),
+        }
     }
 
     /// The same, spoken to over TLS.
     #[must_use]
     pub fn over(self, tls: Tls) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// The counter of requests sent to it, found by `find` once: looking a counter up by its
+    /// labels hashes them and takes a lock.
+    pub fn picks(&self, find: impl FnOnce() -> IntCounter) -> &IntCounter {
+        self.picks.get_or_init(find)
     }
 
     /// How to speak TLS to it, if it wants TLS.

@@ -19,7 +19,7 @@ use super::answer::{Answer, AnswerError};
 use super::client::{Client, Incoming};
 use super::error::{Dialect, ProxyError, stream_error_event};
 use super::handler::{self, Caller};
-use super::reply::{Reply, ReplyBody, push_field, reason_phrase};
+use super::reply::{Reply, ReplyBody, push_field};
 use super::upload::{Http1Upload, Upload};
 use super::worker::{Worker, new_request_id};
 use crate::drain::Phase;
@@ -127,13 +127,7 @@ async fn write_reply(
     if delivery == Delivery::UntilClose {
         next = Next::Close;
     }
-    let mut out = Vec::with_capacity(reply.fields.len() + 512);
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(reply.status.to_string().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(reason_phrase(reply.status).as_bytes());
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&reply.fields);
+    let mut out = reply.begin();
     match delivery {
         Delivery::Length(length) => {
             push_field(&mut out, "content-length", length.to_string().as_bytes());
@@ -261,10 +255,7 @@ async fn refuse(client: &mut Client, error: HeadError, worker: &Worker) -> io::R
     worker.gateway.metrics.local_replies.with_label_values(&[error.reason()]).inc();
     let reply = Reply::error(&error, Dialect::OpenAi, &new_request_id());
     let ReplyBody::Full(body) = &reply.body else { return Ok(Next::Close) };
-    let mut out = Vec::with_capacity(512);
-    let status = error.status();
-    out.extend_from_slice(format!("HTTP/1.1 {status} {}\r\n", reason_phrase(status)).as_bytes());
-    out.extend_from_slice(&reply.fields);
+    let mut out = reply.begin();
     push_field(&mut out, "content-length", body.len().to_string().as_bytes());
     push_field(&mut out, "connection", b"close");
     out.extend_from_slice(b"\r\n");

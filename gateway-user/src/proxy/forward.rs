@@ -107,7 +107,9 @@ async fn attempts(
             plan.demand.tried.push(reservation.endpoint());
             continue;
         };
-        worker.gateway.metrics.picks.with_label_values(&[pool.name(), &*endpoint.authority]).inc();
+        endpoint
+            .picks(|| metrics.picks.with_label_values(&[pool.name(), &endpoint.authority]))
+            .inc();
         reservation.sent();
         let (fault, failure) = match attempt(worker, plan, record, &endpoint, upload).await? {
             Ok((connection, head, sent)) => {

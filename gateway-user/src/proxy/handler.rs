@@ -6,7 +6,7 @@
 //! ([`super::connection`], [`super::http2`]).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use gateway_core::body::RequestFacts;
 use gateway_core::http1::{Fields, RequestHead};
@@ -26,6 +26,9 @@ use crate::gateway::Site;
 use crate::models;
 use crate::pool::flow::Class;
 use crate::pool::{Demand, Pool};
+
+/// The flow of requests that name nobody to be fair to.
+static DEFAULT_FLOW: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default-flow"));
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +209,7 @@ impl Request<'_> {
         let flow = match (fairness, identity) {
             (Some(id), _) => Arc::from(id),
             (None, Some(identity)) => Arc::clone(&identity.name),
-            (None, None) => Arc::from("default-flow"),
+            (None, None) => Arc::clone(&DEFAULT_FLOW),
         };
         let prompt = u64::from(intake.facts.prompt_tokens);
         let answer = intake.facts.max_output_tokens;

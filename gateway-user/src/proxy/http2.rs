@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use gateway_core::http1::RequestHead;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -138,28 +138,16 @@ fn line(text: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 fn into_response(reply: Reply) -> Response<Outgoing> {
-    let (body, length) = match reply.body {
-        ReplyBody::Full(body) => {
-            let length = body.len() as u64;
-            (Outgoing::Full(body), Some(length))
-        }
-        ReplyBody::Answer(answer, length) => (Outgoing::Answer(answer), length),
+    let length = match &reply.body {
+        ReplyBody::Full(body) => Some(body.len() as u64),
+        ReplyBody::Answer(_, length) => *length,
     };
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let headers = response.headers_mut();
-    for field in reply.fields.split(|byte| *byte == b'\n') {
-        let field = field.strip_suffix(b"\r").unwrap_or(field);
-        let Some(colon) = field.iter().position(|byte| *byte == b':') else { continue };
-        let value = field[colon + 1..].trim_ascii();
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(&field[..colon]), HeaderValue::from_bytes(value))
-        {
-            headers.append(name, value);
-        }
-    }
+    let mut response = reply.into_response(|body| match body {
+        ReplyBody::Full(body) => Outgoing::Full(body),
+        ReplyBody::Answer(answer, _) => Outgoing::Answer(answer),
+    });
     if let Some(length) = length {
-        headers.insert(CONTENT_LENGTH, length.into());
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     response
 }

@@ -1,6 +1,7 @@
 //! What goes back to a client, before it is put into its protocol's form.
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::answer::Answer;
 use super::error::{Dialect, ProxyError, REASON_HEADER};
@@ -46,6 +47,37 @@ impl Reply {
         }
         reply
     }
+
+    /// The answer as the libraries have it. `body` makes their body; a status that is none
+    /// becomes 502, for it came from an engine.
+    pub(crate) fn into_response<B>(self, body: impl FnOnce(ReplyBody) -> B) -> Response<B> {
+        let mut response = Response::new(body(self.body));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        for field in self.fields.split(|byte| *byte == b'\n') {
+            let Some(colon) = field.iter().position(|byte| *byte == b':') else { continue };
+            let value = field[colon + 1..].trim_ascii();
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::from_bytes(&field[..colon]), HeaderValue::from_bytes(value))
+            {
+                response.headers_mut().append(name, value);
+            }
+        }
+        response
+    }
+
+    /// The beginning of the answer in HTTP/1.1: status line and fields, without those
+    /// that frame the body.
+    pub(crate) fn begin(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.fields.len() + 512);
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(self.status.to_string().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason_phrase(self.status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.fields);
+        out
+    }
 }
 
 /// Appends a header line.
@@ -63,10 +95,10 @@ pub(crate) fn push_date(fields: &mut Vec<u8>) {
 }
 
 /// The phrase that belongs to a status, for HTTP/1.1 status lines.
-pub(crate) fn reason_phrase(status: u16) -> &'static str {
+fn reason_phrase(status: u16) -> &'static str {
     match status {
         499 => "Client Closed Request",
-        _ => http::StatusCode::from_u16(status)
+        _ => StatusCode::from_u16(status)
             .ok()
             .and_then(|status| status.canonical_reason())
             .unwrap_or(""),
