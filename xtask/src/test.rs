@@ -13,6 +13,7 @@ use crate::{ebpf, machine};
 mod clients;
 mod engines;
 mod kernels;
+mod runner;
 mod rust;
 mod tally;
 

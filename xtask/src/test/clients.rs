@@ -11,8 +11,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::runner;
 use super::tally::Tally;
-use crate::child;
 use crate::fleet::{Build, Programs};
 use crate::machine;
 
@@ -81,43 +81,20 @@ impl Clients {
                 .env("ENGINE_URLS", engine_urls.join(","))
                 .env("MODEL", MODEL)
                 .env("MODEL_ALIAS", ALIAS)
-                .env("MODEL_ADAPTER", ADAPTER)
-                .env("PYTHONDONTWRITEBYTECODE", "1");
+                .env("MODEL_ADAPTER", ADAPTER);
         };
-        let mut tally = self.python(filter, prepare)?;
-        tally += self.node(filter, prepare)?;
+        let mut python = Command::new(&self.python);
+        prepare(&mut python);
+        // Libraries of npm may have tests in Python.
+        python.env("PYTEST_ADDOPTS", "--ignore=node_modules");
+        let mut tally = runner::pytest(&mut python, filter)?;
+        let mut node = Command::new(&self.node);
+        prepare(&mut node);
+        tally += runner::node(&mut node, filter, &scripts_of(&self.scripts, ".test.mjs")?)?;
         if tally.failed > 0 {
             eprintln!("the gateway's log ends:\n{}", gateway.log_tail());
         }
         Ok(tally)
-    }
-
-    fn python(&self, filter: Option<&str>, prepare: impl Fn(&mut Command)) -> Result<Tally> {
-        let mut command = Command::new(&self.python);
-        prepare(&mut command);
-        command.args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v"]);
-        // Libraries of npm may have tests in Python.
-        command.args(["--ignore", "node_modules"]);
-        if let Some(filter) = filter {
-            command.args(["-k", filter]);
-        }
-        let mut tally = Tally::default();
-        let status = child::follow(&mut command, |line| tally.count_pytest(line))?;
-        // 5: no test has such a name.
-        Ok(tally.with_end(status.success() || status.code() == Some(5)))
-    }
-
-    fn node(&self, filter: Option<&str>, prepare: impl Fn(&mut Command)) -> Result<Tally> {
-        let mut command = Command::new(&self.node);
-        prepare(&mut command);
-        command.args(["--test", "--test-reporter", "tap"]);
-        if let Some(filter) = filter {
-            command.args(["--test-name-pattern", filter]);
-        }
-        command.args(scripts_of(&self.scripts, ".test.mjs")?);
-        let mut tally = Tally::default();
-        let status = child::follow(&mut command, |line| tally.count_node(line))?;
-        Ok(tally.with_end(status.success()))
     }
 }
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::runner;
 use super::tally::Tally;
-use crate::child::{self, Child, free_addresses};
+use crate::child::{Child, free_addresses};
 use crate::fleet::{self, Build, Programs};
 use crate::machine;
 
@@ -73,15 +74,8 @@ impl Engines {
             .env("GATEWAY_URL", format!("http://{}", gateway.listen))
             .env("ADMIN_URL", format!("http://{}", gateway.admin))
             .env("ENGINE_URL", format!("http://{address}"))
-            .env("MODEL", MODEL)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v"]);
-        if let Some(filter) = filter {
-            tests.args(["-k", filter]);
-        }
-        let mut tally = Tally::default();
-        let status = child::follow(&mut tests, |line| tally.count_pytest(line))?;
-        let tally = tally.with_end(status.success());
+            .env("MODEL", MODEL);
+        let tally = runner::pytest(&mut tests, filter)?;
         if tally.failed > 0 {
             eprintln!("the gateway's log ends:\n{}", gateway.log_tail());
             eprintln!("vLLM's log ends:\n{}", engine.0.log_tail());
