@@ -17,6 +17,13 @@ pub use queue::queue;
 pub use share::share;
 pub use ttft::ttft;
 
+/// Width of every picture.
+const WIDTH: f64 = 860.0;
+/// Where its panels end.
+const RIGHT: f64 = 840.0;
+/// Room above a panel for its policy's name.
+const CAPTION: f64 = 24.0;
+
 /// A policy's run, to be drawn among others of the same scenario and seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve<'a> {

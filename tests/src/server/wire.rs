@@ -92,8 +92,8 @@ impl Job {
     /// Events after the last token of all.
     pub(super) fn closing(&mut self) -> Vec<String> {
         match self.asked.api {
-            Api::Chat => chat::closing(self),
-            Api::Completion => completion::closing(self),
+            Api::Chat => self.stream_end(chat::CHUNK),
+            Api::Completion => self.stream_end(completion::OBJECT),
             Api::Messages => messages::closing(self),
             Api::Responses => responses::closing(self),
         }
@@ -163,6 +163,45 @@ impl Job {
             End::Length => "length",
             End::Complete | End::StopText(_) => "stop",
         }
+    }
+
+    /// A whole answer of the chat or the completions API; `nulls` are fields without a value.
+    fn envelope(&self, object: &str, choices: &[Value], nulls: &[&str]) -> Value {
+        let mut answer = json!({
+            "id": self.id, "object": object, "created": self.created,
+            "model": self.asked.model, "choices": choices, "service_tier": null,
+            "system_fingerprint": FINGERPRINT, "usage": self.whole_usage(),
+        });
+        for field in nulls {
+            answer[*field] = Value::Null;
+        }
+        answer
+    }
+
+    /// An event of a stream of these APIs.
+    fn chunk(&self, object: &str, choices: &Value) -> Value {
+        let mut event = json!({
+            "id": self.id, "object": object, "created": self.created,
+            "model": self.asked.model, "choices": choices,
+        });
+        if self.stream_usage() == StreamUsage::Always {
+            event["usage"] = self.running_usage();
+        }
+        event
+    }
+
+    /// How such a stream ends: with usage if it is wanted, and a mark.
+    fn stream_end(&self, object: &str) -> Vec<String> {
+        let mut events = Vec::new();
+        if self.stream_usage() != StreamUsage::Never {
+            events.push(data(&json!({
+                "id": self.id, "object": object, "created": self.created,
+                "model": self.asked.model, "choices": [], "usage": self.final_usage(),
+                "system_fingerprint": FINGERPRINT,
+            })));
+        }
+        events.push("data: [DONE]\n\n".to_owned());
+        events
     }
 
     fn stop_reason(&self, choice: usize) -> Value {

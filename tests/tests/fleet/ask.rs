@@ -101,6 +101,25 @@ pub(crate) async fn spread(gateway: &Gateway, count: usize) -> Result<BTreeMap<S
     Ok(spread)
 }
 
+/// The first of two engines fails so: it enters `state` and gets nothing. It stops failing: it
+/// serves again.
+pub(crate) async fn left_out_while_failing(
+    gateway: &Gateway,
+    engines: &[Simulated],
+    failures: Failures,
+    state: &str,
+) -> Result<()> {
+    engines[0].set_failures(failures);
+    becomes(gateway, &engines[0], state).await?;
+    let only = spread(gateway, 20).await?;
+    assert_eq!(only.into_keys().collect::<Vec<_>>(), [engines[1].addr().to_string()]);
+    engines[0].set_failures(Failures::default());
+    becomes(gateway, &engines[0], "serving").await?;
+    assert_eq!(spread(gateway, 10).await?.len(), 2);
+    gateway.idle().await;
+    Ok(())
+}
+
 /// The state of the endpoint at this engine, as the status page tells it.
 pub(crate) async fn state(gateway: &Gateway, engine: impl At) -> Result<serde_json::Value> {
     let status = gateway.ask("/status.json").await?.json();

@@ -7,7 +7,8 @@ use gateway_tests::server::{Failures, Flavour, Options, Simulated};
 use gateway_tests::wait::until;
 
 use super::ask::{
-    CHAT, ask, becomes, chat, engines, over, reason, send, spread, state, stream_body,
+    CHAT, ask, becomes, chat, engines, left_out_while_failing, over, reason, send, spread, state,
+    stream_body,
 };
 
 /// An engine as slow as a real one.
@@ -92,15 +93,7 @@ async fn an_endpoint_without_fresh_signals_is_left_out_and_returns() -> Result<(
     let gateway = over(&engines, TURNS).await?;
     let mut failures = Failures::default();
     failures.metrics.status = Some(500);
-    engines[0].set_failures(failures);
-    becomes(&gateway, &engines[0], "stale").await?;
-    let only = spread(&gateway, 20).await?;
-    assert_eq!(only.into_keys().collect::<Vec<_>>(), [engines[1].addr().to_string()]);
-    engines[0].set_failures(Failures::default());
-    becomes(&gateway, &engines[0], "serving").await?;
-    assert_eq!(spread(&gateway, 10).await?.len(), 2);
-    gateway.idle().await;
-    Ok(())
+    left_out_while_failing(&gateway, &engines, failures, "stale").await
 }
 
 // H7

@@ -6,7 +6,7 @@ use gateway_tests::gateway::{Gateway, pool_config};
 use gateway_tests::server::{Failures, Options, Simulated};
 use gateway_tests::wait::{eventually, until};
 
-use super::ask::{ask, becomes, chat, engines, over, spread};
+use super::ask::{ask, becomes, chat, engines, left_out_while_failing, over};
 
 const PROBES: &str = "  health: { interval: 20ms, failures: 2, successes: 2 }\n";
 
@@ -14,15 +14,8 @@ const PROBES: &str = "  health: { interval: 20ms, failures: 2, successes: 2 }\n"
 async fn an_endpoint_that_is_loading_gets_nothing_until_it_is_done() -> Result<()> {
     let engines = engines(2).await?;
     let gateway = over(&engines, &format!("  policy: round_robin\n{PROBES}")).await?;
-    engines[0].set_failures(Failures { loading: true, ..Failures::default() });
-    becomes(&gateway, &engines[0], "probe_failing").await?;
-    let only = spread(&gateway, 20).await?;
-    assert_eq!(only.into_keys().collect::<Vec<_>>(), [engines[1].addr().to_string()]);
-    engines[0].set_failures(Failures::default());
-    becomes(&gateway, &engines[0], "serving").await?;
-    assert_eq!(spread(&gateway, 10).await?.len(), 2);
-    gateway.idle().await;
-    Ok(())
+    let failures = Failures { loading: true, ..Failures::default() };
+    left_out_while_failing(&gateway, &engines, failures, "probe_failing").await
 }
 
 // H5

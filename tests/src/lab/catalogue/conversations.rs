@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::announced::equal_8b;
-use super::{Entry, LOADS, plain};
+use super::{Entry, LOADS, USUAL, plain};
 use crate::lab::scenario::{Session, Turn};
 use crate::lab::workload::{Length, Rhythm, Text, exponential};
 
@@ -18,7 +18,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         name: "multi_turn_8b",
         about: "chats of 2 to 10 turns with thinking pauses, on equal GPUs",
         fleet: equal_8b,
-        sessions: chats,
+        sessions: |rate, length, rng| CHATS.sessions(rate, length, rng),
         target: Duration::from_secs(1),
         loads: LOADS,
         twist: plain,
@@ -27,9 +27,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         name: "agents_8b",
         about: "agents that call 5 to 20 tools in a row, contexts grow to 20k tokens",
         fleet: equal_8b,
-        sessions: agents,
+        sessions: |rate, length, rng| AGENTS.sessions(rate, length, rng),
         target: Duration::from_secs(1),
-        loads: &[0.7, 0.95],
+        loads: USUAL,
         twist: plain,
     },
 ];
@@ -48,30 +48,24 @@ struct Kind {
     pause: Duration,
 }
 
-fn chats(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
-    let kind = Kind {
-        system_tokens: 400,
-        turns: (2, 10),
-        first: Length { median: 200.0, spread: 1.0, least: 16, most: 6_000 },
-        asked: Length { median: 80.0, spread: 0.8, least: 8, most: 2_000 },
-        answer: Length { median: 200.0, spread: 0.6, least: 16, most: 1_000 },
-        pause: Duration::from_secs(8),
-    };
-    kind.sessions(rate, length, rng)
-}
+const CHATS: Kind = Kind {
+    system_tokens: 400,
+    turns: (2, 10),
+    first: Length { median: 200.0, spread: 1.0, least: 16, most: 6_000 },
+    asked: Length { median: 80.0, spread: 0.8, least: 8, most: 2_000 },
+    answer: Length { median: 200.0, spread: 0.6, least: 16, most: 1_000 },
+    pause: Duration::from_secs(8),
+};
 
-fn agents(rate: f64, length: Duration, rng: &mut Rng) -> Vec<Session> {
-    let kind = Kind {
-        system_tokens: 2_000,
-        turns: (5, 20),
-        first: Length { median: 800.0, spread: 0.8, least: 100, most: 8_000 },
-        // What a tool returns.
-        asked: Length { median: 400.0, spread: 1.2, least: 16, most: 8_000 },
-        answer: Length { median: 80.0, spread: 0.6, least: 16, most: 600 },
-        pause: Duration::from_millis(700),
-    };
-    kind.sessions(rate, length, rng)
-}
+const AGENTS: Kind = Kind {
+    system_tokens: 2_000,
+    turns: (5, 20),
+    first: Length { median: 800.0, spread: 0.8, least: 100, most: 8_000 },
+    // What a tool returns.
+    asked: Length { median: 400.0, spread: 1.2, least: 16, most: 8_000 },
+    answer: Length { median: 80.0, spread: 0.6, least: 16, most: 600 },
+    pause: Duration::from_millis(700),
+};
 
 impl Kind {
     /// Conversations whose turns come to `rate` per second.

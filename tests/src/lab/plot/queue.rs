@@ -6,14 +6,10 @@
 
 use super::scale::{Scale, significant};
 use super::svg::{Anchor, Sheet};
-use super::{Curve, kind_label, kinds};
+use super::{CAPTION, Curve, RIGHT, WIDTH, kind_label, kinds};
 
-const WIDTH: f64 = 860.0;
 const LEFT: f64 = 150.0;
-const RIGHT: f64 = 840.0;
 const TOP: f64 = 64.0;
-/// Room above a panel for its policy's name.
-const CAPTION: f64 = 24.0;
 const COLUMNS: usize = 138;
 /// Shades that are told apart; cells of the same shade in a row become one.
 const SHADES: f64 = 12.0;

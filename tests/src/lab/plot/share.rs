@@ -4,15 +4,11 @@
 
 use super::scale::{Scale, significant};
 use super::svg::{Anchor, Sheet};
-use super::{Curve, kind_label, kinds};
+use super::{CAPTION, Curve, RIGHT, WIDTH, kind_label, kinds};
 
-const WIDTH: f64 = 860.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 840.0;
 const TOP: f64 = 34.0;
 const PANEL: f64 = 104.0;
-/// Room above the bars for the policy's name.
-const CAPTION: f64 = 24.0;
 
 /// The picture; `endpoints` are the engines' names.
 #[must_use]

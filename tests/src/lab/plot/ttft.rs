@@ -4,12 +4,11 @@
 //! factors. The share of requests counts nines, so that the slowest hundredth, which
 //! nobody would see at the top of a straight scale, has as much room as the faster half.
 
-use super::Curve;
 use super::scale::{Scale, duration_label};
 use super::svg::{Anchor, Sheet, Weight};
+use super::{Curve, WIDTH};
 use crate::lab::outcome::{NEVER_MS, percentile};
 
-const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 420.0;
 /// Left, right, top and bottom of the plot itself.
 const FRAME: [f64; 4] = [70.0, 600.0, 40.0, 370.0];

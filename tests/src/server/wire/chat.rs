@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::{FINGERPRINT, Job, StreamUsage, data};
 
+/// What events call themselves.
+pub(super) const CHUNK: &str = "chat.completion.chunk";
+
 pub(super) fn opening(job: &Job, choice: usize) -> Vec<String> {
     let choices = json!([{
         "index": choice, "delta": { "role": "assistant", "content": "" },
@@ -43,29 +46,18 @@ pub(super) fn token(job: &Job, choice: usize, text: &str, last: bool) -> String 
     data(&event)
 }
 
-pub(super) fn closing(job: &Job) -> Vec<String> {
-    let mut events = Vec::new();
-    if job.stream_usage() != StreamUsage::Never {
-        events.push(data(&json!({
-            "id": job.id, "object": "chat.completion.chunk", "created": job.created,
-            "model": job.asked.model, "choices": [], "usage": job.final_usage(),
-            "system_fingerprint": FINGERPRINT,
-        })));
-    }
-    events.push("data: [DONE]\n\n".to_owned());
-    events
-}
-
 pub(super) fn whole(job: &Job) -> Value {
     let choices: Vec<Value> =
         (0..job.answers.len()).map(|choice| whole_choice(job, choice)).collect();
-    json!({
-        "id": job.id, "object": "chat.completion", "created": job.created,
-        "model": job.asked.model, "choices": choices, "service_tier": null,
-        "system_fingerprint": FINGERPRINT, "usage": job.whole_usage(), "prompt_logprobs": null,
-        "prompt_token_ids": null, "prompt_text": null, "kv_transfer_params": null,
-        "ec_transfer_params": null, "metrics": null,
-    })
+    let nulls = [
+        "prompt_logprobs",
+        "prompt_token_ids",
+        "prompt_text",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "metrics",
+    ];
+    job.envelope("chat.completion", &choices, &nulls)
 }
 
 fn whole_choice(job: &Job, choice: usize) -> Value {
@@ -89,14 +81,7 @@ fn whole_choice(job: &Job, choice: usize) -> Value {
 }
 
 fn chunk(job: &Job, choices: &Value) -> Value {
-    let mut event = json!({
-        "id": job.id, "object": "chat.completion.chunk", "created": job.created,
-        "model": job.asked.model, "choices": choices,
-    });
-    if job.stream_usage() == StreamUsage::Always {
-        event["usage"] = job.running_usage();
-    }
-    event
+    job.chunk(CHUNK, choices)
 }
 
 fn one_delta(choice: usize, delta: &Value) -> Value {
