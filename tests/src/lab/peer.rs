@@ -17,6 +17,7 @@ mod cache_aware;
 mod extension;
 mod index;
 mod plain;
+mod smg;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -24,6 +25,7 @@ mod tree;
 pub use cache_aware::{CacheAware, OnHit};
 pub use extension::{Extension, Grid, Weights};
 pub use plain::{LeastRequest, PowerOfTwo, Random, RoundRobin};
+pub use smg::Smg;
 
 /// For policies that do not look at what engines say.
 const SELDOM: Duration = Duration::from_secs(1);
@@ -56,17 +58,17 @@ pub const CONTENDERS: [Contender; 10] = [
     Contender {
         name: "cache_aware",
         scrape_interval: SELDOM,
-        start: |setup| Box::new(CacheAware::new(setup, OnHit::FirstHolder)),
+        start: |_| Box::new(CacheAware::new(OnHit::FirstHolder)),
     },
     Contender {
         name: "smg",
-        scrape_interval: SELDOM,
-        start: |setup| Box::new(CacheAware::new(setup, OnHit::LeastLoadedHolder)),
+        scrape_interval: smg::SCRAPE_INTERVAL,
+        start: |setup| Box::new(Smg::new(setup)),
     },
     Contender {
         name: "vllm_router",
         scrape_interval: SELDOM,
-        start: |setup| Box::new(CacheAware::new(setup, OnHit::SessionThenFirstHolder)),
+        start: |_| Box::new(CacheAware::new(OnHit::SessionThenFirstHolder)),
     },
 ];
 

@@ -1,17 +1,17 @@
-//! Cache-aware routing of SGLang's model gateway, of SMG, and of vllm-project/router.
+//! Cache-aware routing of SGLang's model gateway and of vllm-project/router.
 //!
 //! Source: `policies/cache_aware.rs` in each, with the defaults of their command lines. The
-//! load of a worker is this router's own requests in flight there.
+//! load of a worker is this router's own requests in flight there. What became of it in SMG is in
+//! [`Smg`](super::Smg).
 //!
 //! - **Imbalanced** when `max − min > 64` and `max > 1.5 · min`: the least loaded
 //!   worker.
 //! - **Hit** when more than 0.3 of the prompt is in the tree: a worker that holds the match;
-//!   the three differ in which ([`OnHit`]).
+//!   the two differ in which ([`OnHit`]).
 //! - **Miss**: the least loaded worker (older versions: the one with the smallest tree).
 //!
 //! They also differ in who is the least loaded among equals: anyone in `sglang-router`,
-//! the first of the list in `vllm-router`, the one that served least in SMG. On an idle
-//! fleet that is most of the decision.
+//! the first of the list in `vllm-router`. On an idle fleet that is most of the decision.
 //!
 //! The tree learns where each prompt went, whatever the reason.
 
@@ -22,7 +22,7 @@ use gateway_core::Time;
 
 use super::candidates;
 use super::tree::Tree;
-use crate::lab::policy::{Asked, Decision, Policy, Setup, Sight};
+use crate::lab::policy::{Asked, Decision, Policy, Sight};
 use crate::lab::request::BLOCK_TOKENS;
 
 /// `--cache-threshold`.
@@ -37,10 +37,6 @@ const BALANCE_REL: f64 = 1.5;
 pub enum OnHit {
     /// The worker that the tree's node names (`sglang-router` 0.3).
     FirstHolder,
-    /// The least loaded of all that hold it, unless that has far more than the mean: then
-    /// the least loaded of all workers (SMG 1.13). This gate per pick replaces the check for
-    /// imbalance.
-    LeastLoadedHolder,
     /// The worker of the request's session if it names one that is known; else as
     /// [`Self::FirstHolder`] (vllm-project/router). A worker that is gone is taken out of the tree.
     SessionThenFirstHolder,
@@ -51,20 +47,14 @@ pub enum OnHit {
 pub struct CacheAware {
     on_hit: OnHit,
     tree: Tree,
-    served: Vec<u64>,
     sessions: HashMap<u64, usize>,
 }
 
 impl CacheAware {
     /// A router that has seen nothing yet.
     #[must_use]
-    pub fn new(setup: &Setup<'_>, on_hit: OnHit) -> Self {
-        Self {
-            on_hit,
-            tree: Tree::default(),
-            served: vec![0; setup.fleet.len()],
-            sessions: HashMap::new(),
-        }
+    pub fn new(on_hit: OnHit) -> Self {
+        Self { on_hit, tree: Tree::default(), sessions: HashMap::new() }
     }
 
     fn least_loaded(&self, sight: &Sight<'_>, among: &[usize], rng: &mut Rng) -> Option<usize> {
@@ -73,7 +63,6 @@ impl CacheAware {
         let mut equals = equals.filter(|&at| Some(sight.endpoints[at].in_flight) == least);
         match self.on_hit {
             OnHit::FirstHolder => rng.choice(equals.collect::<Vec<_>>()),
-            OnHit::LeastLoadedHolder => equals.min_by_key(|&at| (self.served[at], at)),
             OnHit::SessionThenFirstHolder => equals.next(),
         }
     }
@@ -82,17 +71,6 @@ impl CacheAware {
         let loads = candidates.iter().map(|&at| sight.endpoints[at].in_flight);
         let (least, most) = (loads.clone().min().unwrap_or(0), loads.max().unwrap_or(0));
         most - least > BALANCE_ABS && f64::from(most) > BALANCE_REL * f64::from(least)
-    }
-
-    /// SMG's gate: whether a holder's load is above both 1.5 times the mean and the mean
-    /// plus a margin of 64, or of two standard deviations of so many requests if that is
-    /// less, but no less than 4.
-    fn is_overloaded(sight: &Sight<'_>, candidates: &[usize], endpoint: usize) -> bool {
-        let total: u32 = candidates.iter().map(|&at| sight.endpoints[at].in_flight).sum();
-        let mean = f64::from(total) / candidates.len() as f64;
-        let load = f64::from(sight.endpoints[endpoint].in_flight);
-        let margin = (2.0 * mean.sqrt()).max(4.0).min(f64::from(BALANCE_ABS));
-        load > mean * BALANCE_REL && load > mean + margin
     }
 
     /// Where the request goes; nothing is remembered.
@@ -104,8 +82,7 @@ impl CacheAware {
         rng: &mut Rng,
     ) -> Option<usize> {
         let least = self.least_loaded(sight, candidates, rng);
-        let gated = self.on_hit == OnHit::LeastLoadedHolder;
-        if !gated && Self::is_imbalanced(sight, candidates) {
+        if Self::is_imbalanced(sight, candidates) {
             return least;
         }
         if self.on_hit == OnHit::SessionThenFirstHolder {
@@ -119,12 +96,6 @@ impl CacheAware {
         if matched / f64::from(asked.request.prompt_tokens().max(1)) <= CACHE_THRESHOLD {
             return least;
         }
-        if gated {
-            let holders: Vec<usize> =
-                found.tenants.iter().copied().filter(|at| candidates.contains(at)).collect();
-            let holder = self.least_loaded(sight, &holders, rng);
-            return holder.filter(|&at| !Self::is_overloaded(sight, candidates, at)).or(least);
-        }
         let named = found.tenants.first().copied().filter(|at| candidates.contains(at));
         named.or(candidates.first().copied())
     }
@@ -137,7 +108,6 @@ impl Policy for CacheAware {
     }
 
     fn picked(&mut self, asked: Asked<'_>, endpoint: usize, _now: Time) {
-        self.served[endpoint] += 1;
         self.tree.insert(endpoint, asked.request.prompt_blocks());
         if let Some(session) = asked.request.session {
             self.sessions.insert(session, endpoint);

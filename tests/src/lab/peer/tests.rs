@@ -51,8 +51,8 @@ fn extension(endpoints: usize, weights: Weights) -> Extension {
     with_fleet(endpoints, |setup| Extension::new(setup, weights, Grid::EXTENSION))
 }
 
-fn router(endpoints: usize, on_hit: OnHit) -> CacheAware {
-    with_fleet(endpoints, |setup| CacheAware::new(setup, on_hit))
+fn smg(endpoints: usize) -> Smg {
+    with_fleet(endpoints, Smg::new)
 }
 
 /// Where a router would send the request.
@@ -166,7 +166,7 @@ fn llm_d_grid_has_blocks_of_64_tokens_and_a_partial_one() {
 
 #[test]
 fn routers_follow_a_prefix_only_above_the_threshold() {
-    let mut router = router(2, OnHit::FirstHolder);
+    let mut router = CacheAware::new(OnHit::FirstHolder);
     router.picked(asked(&prompt(&[1, 2, 3])), 1, Time::ZERO);
     let endpoints = [busy(5), busy(9)];
     // 3 of 10 blocks is 0.3, which is not more than 0.3: the least loaded.
@@ -178,7 +178,7 @@ fn routers_follow_a_prefix_only_above_the_threshold() {
 
 #[test]
 fn routers_leave_the_prefix_when_both_thresholds_are_passed() {
-    let mut router = router(2, OnHit::FirstHolder);
+    let mut router = CacheAware::new(OnHit::FirstHolder);
     router.picked(asked(&prompt(&[1])), 1, Time::ZERO);
     let goes = |loads: [u32; 2]| chosen(&router, &prompt(&[1]), &loads.map(busy));
     assert_eq!(goes([0, 64]), Some(1)); // not more than 64
@@ -189,38 +189,18 @@ fn routers_leave_the_prefix_when_both_thresholds_are_passed() {
 
 #[test]
 fn first_holder_keeps_a_prefix_that_others_hold_too() {
-    let mut one = router(3, OnHit::FirstHolder);
-    let mut least = router(3, OnHit::LeastLoadedHolder);
-    for router in [&mut one, &mut least] {
-        router.picked(asked(&prompt(&[1])), 2, Time::ZERO);
-        router.picked(asked(&prompt(&[1])), 1, Time::ZERO);
-    }
+    let mut router = CacheAware::new(OnHit::FirstHolder);
+    router.picked(asked(&prompt(&[1])), 2, Time::ZERO);
+    router.picked(asked(&prompt(&[1])), 1, Time::ZERO);
     let endpoints = [busy(0), busy(3), busy(7)];
-    assert_eq!(chosen(&one, &prompt(&[1]), &endpoints), Some(2));
-    assert_eq!(chosen(&least, &prompt(&[1]), &endpoints), Some(1));
+    assert_eq!(chosen(&router, &prompt(&[1]), &endpoints), Some(2));
 }
 
 #[test]
-fn smg_spills_a_holder_that_is_far_above_the_mean() {
-    let mut router = router(4, OnHit::LeastLoadedHolder);
-    router.picked(asked(&prompt(&[1])), 3, Time::ZERO);
-    let goes = |others: [u32; 3], load: u32| {
-        let [a, b, c] = others.map(busy);
-        chosen(&router, &prompt(&[1]), &[a, b, c, busy(load)])
-    };
-    // Above 1.5 times the mean of (60 + load)/4, that is above 36.
-    assert_eq!(goes([20, 10, 30], 36), Some(3));
-    assert_eq!(goes([20, 10, 30], 37), Some(1));
-    // Above the mean plus four: 5 is not above 1.25 + 4, 6 is above 1.5 + 4.
-    assert_eq!(goes([0, 0, 0], 5), Some(3));
-    assert_eq!(goes([0, 0, 0], 6), Some(0));
-}
-
-#[test]
-fn equally_loaded_workers_are_told_apart_in_three_ways() {
+fn equally_loaded_workers_are_told_apart_in_two_ways() {
     let endpoints = [busy(0), busy(0), busy(1)];
     let served = |on_hit| {
-        let (mut router, mut served) = (router(3, on_hit), [0; 3]);
+        let (mut router, mut served) = (CacheAware::new(on_hit), [0; 3]);
         let mut rng = Rng::with_seed(3);
         for number in 0..1000 {
             let request = prompt(&[number]);
@@ -231,15 +211,90 @@ fn equally_loaded_workers_are_told_apart_in_three_ways() {
         }
         served
     };
-    assert_eq!(served(OnHit::LeastLoadedHolder), [500, 500, 0]);
     assert_eq!(served(OnHit::SessionThenFirstHolder), [1000, 0, 0]);
     let by_chance = served(OnHit::FirstHolder);
     assert!((450..550).contains(&by_chance[0]) && by_chance[2] == 0, "{by_chance:?}");
 }
 
+/// Where SMG would send the request.
+fn smg_choice(router: &Smg, request: &Arc<LabRequest>, endpoints: &[Seen]) -> Option<usize> {
+    let all: Vec<usize> = (0..endpoints.len()).collect();
+    router.choose(&asked(request), &sight(endpoints), &all, &mut Rng::with_seed(1))
+}
+
+#[test]
+fn smg_takes_the_fewest_in_flight_until_it_has_polled() {
+    assert_eq!(smg_choice(&smg(3), &prompt(&[1]), &[busy(2), busy(1), busy(3)]), Some(1));
+}
+
+#[test]
+fn smg_counts_what_it_sent_since_the_poll_and_nothing_that_ended() {
+    let mut router = smg(2);
+    // One waits at 0: half a second. The cache of 1 is 7/9 full: 0.525 s.
+    let endpoints = [seen(1.0, 0.0), seen(0.0, 7.0 / 9.0)];
+    router.take(&sight(&endpoints));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(0));
+    router.picked(asked(&prompt(&[2])), 0, Time::ZERO);
+    // Now 1.024 s against 0.525 s, though 0 has nothing in flight.
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(1));
+    router.take(&sight(&endpoints));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(0));
+}
+
+#[test]
+fn smg_scores_a_worker_without_a_page_as_the_best_of_the_others() {
+    let mut router = smg(2);
+    let known = Seen { in_flight: 9, ..seen(1.0, 0.0) };
+    // As the best, 0.512 s, and 0.512 s for the one in flight.
+    let endpoints = [known, busy(1)];
+    router.take(&sight(&endpoints));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(0));
+    router.picked(asked(&prompt(&[2])), 0, Time::ZERO);
+    router.picked(asked(&prompt(&[3])), 0, Time::ZERO);
+    // It is as much worse now as the other one: equals.
+    let mut rng = Rng::with_seed(1);
+    let mut counts = [0; 2];
+    let idle = [endpoints[0].clone(), busy(0)];
+    for _ in 0..100 {
+        let chosen = router.choose(&asked(&prompt(&[1])), &sight(&idle), &[0, 1], &mut rng);
+        counts[chosen.unwrap()] += 1;
+    }
+    assert!(counts[0] > 30 && counts[1] > 30, "{counts:?}");
+}
+
+#[test]
+fn smg_leaves_a_holder_only_when_both_thresholds_are_passed() {
+    let mut router = smg(4);
+    router.picked(asked(&prompt(&[1])), 3, Time::ZERO);
+    let goes = |others: [u32; 3], load: u32| {
+        let [a, b, c] = others.map(busy);
+        smg_choice(&router, &prompt(&[1]), &[a, b, c, busy(load)])
+    };
+    // More than 64 above the mean of (2 + load)/4: from 87 on.
+    assert_eq!(goes([0, 1, 1], 85), Some(3));
+    assert_eq!(goes([0, 1, 1], 87), Some(0));
+    // More than 1.5 times the mean of (600 + load)/4: from 361 on.
+    assert_eq!(goes([200, 200, 200], 360), Some(3));
+    assert_eq!(goes([200, 199, 201], 361), Some(1));
+}
+
+#[test]
+fn smg_chooses_among_holders_by_expected_wait() {
+    let mut router = smg(3);
+    for holder in [1, 2] {
+        router.picked(asked(&prompt(&[1])), holder, Time::ZERO);
+    }
+    let endpoints = [seen(0.0, 0.0), seen(5.0, 0.0), seen(3.0, 0.0)];
+    router.take(&sight(&endpoints));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(2));
+    // Three of ten blocks is no hit.
+    let stranger = prompt(&[9, 10]);
+    assert_eq!(smg_choice(&router, &stranger, &endpoints), Some(0));
+}
+
 #[test]
 fn vllm_router_keeps_sessions_whatever_they_ask() {
-    let mut router = router(2, OnHit::SessionThenFirstHolder);
+    let mut router = CacheAware::new(OnHit::SessionThenFirstHolder);
     let turn = |block| {
         let mut request = LabRequest::clone(&prompt(&[block]));
         request.session = Some(9);
