@@ -13,6 +13,7 @@
 //! - [`wait`]: how tests wait for something.
 
 pub mod answer;
+mod block_map;
 pub mod client;
 pub mod engine;
 pub mod gateway;

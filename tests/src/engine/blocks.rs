@@ -5,7 +5,7 @@
 //! block unused for longest), released blocks join the tail. The queue is an
 //! intrusive list, because a prefix hit takes a block out of its middle.
 
-use std::collections::HashMap;
+use crate::block_map::BlockMap;
 
 /// Index of a block.
 pub(super) type BlockIndex = u32;
@@ -24,7 +24,7 @@ struct Block {
 #[derive(Debug)]
 pub(super) struct BlockPool {
     blocks: Vec<Block>,
-    by_hash: HashMap<u64, BlockIndex>,
+    by_hash: BlockMap<BlockIndex>,
     head: BlockIndex,
     tail: BlockIndex,
     free: u32,
@@ -35,7 +35,7 @@ impl BlockPool {
         let vacant = Block { holders: 0, hash: None, previous: NONE, next: NONE };
         let mut pool = Self {
             blocks: vec![vacant; capacity as usize],
-            by_hash: HashMap::new(),
+            by_hash: BlockMap::default(),
             head: NONE,
             tail: NONE,
             free: 0,

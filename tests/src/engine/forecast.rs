@@ -10,7 +10,7 @@
 //! to an allocation, and when a shared block is free again. Both make it too hopeful, by
 //! about a fifth of the wait in a cache that is always full.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use gateway_core::Time;
 
@@ -20,6 +20,7 @@ use super::request::EngineRequest;
 use super::sequence::{Sequence, Slot};
 use super::settings::PrefixCaching;
 use super::step::{self, Step};
+use crate::block_map::BlockSet;
 use crate::profile::StepWork;
 
 #[cfg(test)]
@@ -77,9 +78,9 @@ struct Shadow<'a> {
     free: u32,
     adapters: AdapterSlots,
     /// Hashes of blocks that were cached since.
-    learned: HashSet<u64>,
+    learned: BlockSet,
     /// Hashes of idle blocks that are held since.
-    taken: HashSet<u64>,
+    taken: BlockSet,
 }
 
 impl<'a> Shadow<'a> {
@@ -93,8 +94,8 @@ impl<'a> Shadow<'a> {
             waiting: engine.waiting.iter().map(part).collect(),
             free: engine.blocks.free(),
             adapters: engine.adapters.clone(),
-            learned: HashSet::new(),
-            taken: HashSet::new(),
+            learned: BlockSet::default(),
+            taken: BlockSet::default(),
         };
         if let Some(step) = &engine.step {
             shadow.resume(step);

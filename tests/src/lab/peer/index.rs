@@ -5,12 +5,14 @@
 //! endpoint may have lost the start of a prefix and keep its end; and
 //! a match adds a point to every endpoint that holds a block, as long as any endpoint does.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::block_map::BlockMap;
 
 /// Who holds which block.
 #[derive(Debug)]
 pub(super) struct BlockIndex {
-    holders: HashMap<u64, Vec<usize>>,
+    holders: BlockMap<Vec<usize>>,
     recent: Vec<Recent>,
 }
 
@@ -19,16 +21,17 @@ pub(super) struct BlockIndex {
 struct Recent {
     capacity: usize,
     clock: u64,
-    used: HashMap<u64, u64>,
+    used: BlockMap<u64>,
     /// Uses in order; those that are not the block's last one are passed over.
     order: VecDeque<(u64, u64)>,
 }
 
 impl BlockIndex {
     pub(super) fn new(endpoints: usize, capacity: usize) -> Self {
-        let recent = || Recent { capacity, clock: 0, used: HashMap::new(), order: VecDeque::new() };
+        let recent =
+            || Recent { capacity, clock: 0, used: BlockMap::default(), order: VecDeque::new() };
         Self {
-            holders: HashMap::new(),
+            holders: BlockMap::default(),
             recent: std::iter::repeat_with(recent).take(endpoints).collect(),
         }
     }

@@ -5,12 +5,12 @@
 //! A match walks down as far as anybody holds the text. The node where the walk ends names
 //! one worker: the one that was first asked for there, and that answer sticks.
 
-use std::collections::HashMap;
+use crate::block_map::BlockMap;
 
 /// The tree, by chained block hashes: equal hashes are the same place.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    nodes: HashMap<u64, Node>,
+    nodes: BlockMap<Node>,
 }
 
 #[derive(Debug, Default)]
