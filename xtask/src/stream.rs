@@ -20,6 +20,8 @@ const HEAD_BYTES: usize = 16 * 1024;
 pub(crate) struct Answer {
     /// From connecting to the first piece of text.
     pub(crate) ttft: Duration,
+    /// What it says.
+    pub(crate) text: String,
     /// As the engine counted them.
     pub(crate) output_tokens: u64,
     /// Address of the endpoint that answered, where the gateway names it.
@@ -58,7 +60,7 @@ pub(crate) async fn ask(address: SocketAddr, path: &str, body: &str) -> Result<A
     let mut ttft = None;
     loop {
         let ended = events.feed(&received)?;
-        if ttft.is_none() && events.has_text {
+        if ttft.is_none() && !events.text.is_empty() {
             ttft = Some(started.elapsed());
         }
         if ended {
@@ -71,6 +73,7 @@ pub(crate) async fn ask(address: SocketAddr, path: &str, body: &str) -> Result<A
     }
     Ok(Answer {
         ttft: ttft.context("an answer without text")?,
+        text: events.text,
         output_tokens: events.output_tokens.context("an answer without usage")?,
         endpoint,
     })
@@ -100,14 +103,14 @@ struct Events {
     tracker: ChunkTracker,
     /// A line that is not complete yet.
     line: Vec<u8>,
-    has_text: bool,
+    text: String,
     output_tokens: Option<u64>,
 }
 
 impl Default for Events {
     fn default() -> Self {
         let tracker = ChunkTracker::new();
-        Self { tracker, line: Vec::new(), has_text: false, output_tokens: None }
+        Self { tracker, line: Vec::new(), text: String::new(), output_tokens: None }
     }
 }
 
@@ -176,8 +179,7 @@ impl Events {
         }
         let chunk: Chunk = serde_json::from_slice(data)
             .with_context(|| format!("unknown event {}", String::from_utf8_lossy(data)))?;
-        let mut texts = chunk.choices.iter().filter_map(Choice::text);
-        self.has_text |= texts.any(|text| !text.is_empty());
+        self.text.extend(chunk.choices.iter().filter_map(Choice::text).map(String::as_str));
         self.output_tokens =
             chunk.usage.map(|usage| usage.completion_tokens).or(self.output_tokens);
         Ok(())
@@ -221,12 +223,12 @@ mod tests {
             let mut events = Events::default();
             let role_only = format!("{:x}\r\n{role}", role.len());
             events.feed(role_only.as_bytes()).unwrap();
-            assert!(!events.has_text);
+            assert_eq!(events.text, "");
             let mut ended = false;
             for piece in body.as_bytes()[role_only.len()..].chunks(size.min(body.len())) {
                 ended = events.feed(piece).unwrap();
             }
-            assert_eq!((events.has_text, events.output_tokens, ended), (true, Some(7), true));
+            assert_eq!((&*events.text, events.output_tokens, ended), ("Hi", Some(7), true));
         }
     }
 }

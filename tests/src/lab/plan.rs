@@ -2,18 +2,21 @@
 //!
 //! Virtual time is only worth something if it tells the same as real sockets do. A plan is
 //! one scenario in a form that anything can send: descriptions of the engines for
-//! `simulated-engine`, and each request's body with its moment. Text is made from block
+//! `simulated-engine`, and for each session what is said in it and when. Text is made from block
 //! hashes, a word of four bytes per token, so that engines find the same prefixes as they
 //! do in the lab and a gateway that counts four bytes per token counts right.
 //!
-//! Only scenarios of independent requests can become plans: what a model answers is text of
-//! its own over HTTP, so that a next turn would not find it in the cache.
+//! What a model answers is text of its own over HTTP. A turn therefore has only what it
+//! adds: who sends it puts the prompt and the answer before in front, as a client does.
+
+use std::ops::Range;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::report::Row;
 use super::request::{BLOCK_TOKENS, LabRequest};
-use super::scenario::{EngineSpec, Scenario};
+use super::scenario::{EngineSpec, Scenario, Session, Turn};
 use crate::engine::PrefixCaching;
 
 /// The model's name over HTTP.
@@ -32,31 +35,39 @@ pub struct Plan {
     pub model: &'static str,
     /// The engines, as `simulated-engine --server` takes them.
     pub engines: Vec<String>,
-    /// In order of time.
-    pub requests: Vec<Planned>,
+    /// In order of their first requests.
+    pub sessions: Vec<PlannedSession>,
     /// Requests that are sent earlier do not count, in milliseconds.
     pub warm_up_ms: f64,
+    /// Nor do those that are sent later, in milliseconds.
+    pub end_ms: f64,
     /// What virtual time says, per policy and run.
     pub predictions: Vec<Row>,
 }
 
-/// A request to be sent.
+/// Requests of which each follows the answer to the one before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Planned {
-    /// When, in milliseconds since the start.
+pub struct PlannedSession {
+    /// When the first one is sent, in milliseconds since the start.
     pub at_ms: f64,
-    /// Prompt length in tokens.
-    pub prompt_tokens: u32,
-    /// Body of the request to `/v1/completions`.
-    pub body: String,
+    /// The requests.
+    pub turns: Vec<PlannedTurn>,
+}
+
+/// A request to `/v1/completions`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlannedTurn {
+    /// Time from the end of the answer before, in milliseconds.
+    pub pause_ms: f64,
+    /// What comes after the prompt and the answer before; of the first turn the prompt.
+    pub text: String,
+    /// Length of the answer.
+    pub output_tokens: u32,
 }
 
 /// A scenario that cannot be sent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoPlan {
-    /// A session has more than one turn.
-    #[error("scenario {0} has conversations; only independent requests can be sent over HTTP")]
-    Conversations(String),
     /// Things go wrong on purpose, or there are several gateways.
     #[error("scenario {0} has faults or several gateways; only plain ones can be sent over HTTP")]
     Adversity(String),
@@ -70,35 +81,31 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`NoPlan`] when its requests depend on each other, or on adapters, or on more than engines
-    /// and one gateway.
+    /// [`NoPlan`] when its requests depend on adapters, or on more than engines and one gateway.
     pub fn of(scenario: &Scenario, load: f64, seed: u64) -> Result<Self, NoPlan> {
         if !scenario.faults.is_empty() || scenario.replicas > 1 {
             return Err(NoPlan::Adversity(scenario.name.clone()));
         }
-        let mut requests = Vec::with_capacity(scenario.sessions.len());
-        for (number, session) in scenario.sessions.iter().enumerate() {
-            let [turn] = &session.turns[..] else {
-                return Err(NoPlan::Conversations(scenario.name.clone()));
-            };
-            if turn.request.adapter.is_some() {
-                return Err(NoPlan::Adapters(scenario.name.clone()));
-            }
-            requests.push(Planned {
-                at_ms: session.start.since_origin().as_secs_f64() * 1e3,
-                prompt_tokens: turn.request.prompt_tokens(),
-                body: body(&turn.request, number),
-            });
+        let mut turns = scenario.sessions.iter().flat_map(|session| &session.turns);
+        if turns.any(|turn| turn.request.adapter.is_some()) {
+            return Err(NoPlan::Adapters(scenario.name.clone()));
         }
-        requests.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
+        let planned = |(number, session): (usize, &Session)| PlannedSession {
+            at_ms: milliseconds(session.start.since_origin()),
+            turns: turns_of(session, number),
+        };
+        let mut sessions: Vec<PlannedSession> =
+            scenario.sessions.iter().enumerate().map(planned).collect();
+        sessions.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
         Ok(Self {
             scenario: scenario.name.clone(),
             load,
             seed,
             model: MODEL,
             engines: scenario.fleet.iter().enumerate().map(description).collect(),
-            requests,
-            warm_up_ms: scenario.warm_up.as_secs_f64() * 1e3,
+            sessions,
+            warm_up_ms: milliseconds(scenario.warm_up),
+            end_ms: milliseconds(scenario.warm_up + scenario.length),
             predictions: Vec::new(),
         })
     }
@@ -124,22 +131,33 @@ fn description((number, spec): (usize, &EngineSpec)) -> String {
     )
 }
 
-fn body(request: &LabRequest, number: usize) -> String {
-    serde_json::json!({
-        "model": MODEL,
-        "prompt": text(request, number),
-        "max_tokens": request.engine.output_tokens.max(1),
-        "ignore_eos": true,
-        "stream": true,
-        "stream_options": { "include_usage": true },
-    })
-    .to_string()
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
-/// A prompt with as many tokens as the request has: the words of each known block, and
-/// words of the request's own behind them.
-fn text(request: &LabRequest, number: usize) -> String {
-    let tokens = request.prompt_tokens() as usize;
+/// The turns of a session with what each adds. A turn that another one follows ends with a line
+/// break, so that the answer begins with a token of its own, as it does for the engine.
+fn turns_of(session: &Session, number: usize) -> Vec<PlannedTurn> {
+    let mut known = 0;
+    let last = session.turns.len().saturating_sub(1);
+    let planned = |(place, turn): (usize, &Turn)| {
+        let request = &turn.request;
+        let prompt = request.prompt_tokens() as usize;
+        let has_next = place < last;
+        let mut text = text(request, number, known..prompt - usize::from(has_next));
+        if has_next {
+            text.push('\n');
+        }
+        let output_tokens = request.engine.output_tokens.max(1);
+        known = prompt + output_tokens as usize;
+        PlannedTurn { pause_ms: milliseconds(turn.pause), text, output_tokens }
+    };
+    session.turns.iter().enumerate().map(planned).collect()
+}
+
+/// Part of a prompt, a word for each token: the words of each known block, and words
+/// of the session's own behind them.
+fn text(request: &LabRequest, number: usize, tokens: Range<usize>) -> String {
     let own = |block: u64| (number as u64) << 32 | block;
     let blocks = request.prompt_blocks().iter().copied().chain((0_u64..).map(own));
     let words = blocks.flat_map(|block| {
@@ -148,8 +166,8 @@ fn text(request: &LabRequest, number: usize) -> String {
         std::iter::repeat_with(move || std::array::from_fn::<char, 3, _>(|_| rng.lowercase()))
             .take(BLOCK_TOKENS as usize)
     });
-    let mut text = String::with_capacity(tokens * 4);
-    for word in words.take(tokens) {
+    let mut text = String::with_capacity(tokens.len() * 4);
+    for word in words.skip(tokens.start).take(tokens.len()) {
         text.push(' ');
         text.extend(word);
     }
@@ -158,13 +176,13 @@ fn text(request: &LabRequest, number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
 
     use gateway_core::Time;
 
     use super::*;
     use crate::engine::{EngineRequest, Settings};
-    use crate::lab::scenario::{Scraping, Session};
+    use crate::lab::scenario::Scraping;
     use crate::profile::{Gpu, Model, Profile};
     use crate::tokenizer;
 
@@ -196,7 +214,8 @@ mod tests {
 
     /// Tokens of the prompt, as the simulated engine reads it.
     fn tokens(request: &LabRequest, number: usize) -> Vec<u64> {
-        tokenizer::pieces(&text(request, number)).map(tokenizer::token).collect()
+        let whole = 0..request.prompt_tokens() as usize;
+        tokenizer::pieces(&text(request, number, whole)).map(tokenizer::token).collect()
     }
 
     #[test]
@@ -204,7 +223,7 @@ mod tests {
         for length in [1, 15, 16, 17, 100] {
             assert_eq!(tokens(&request(length, &[1, 2]), 0).len(), length as usize);
         }
-        assert_eq!(text(&request(100, &[]), 0).len(), 400);
+        assert_eq!(text(&request(100, &[]), 0, 0..100).len(), 400);
     }
 
     #[test]
@@ -228,10 +247,30 @@ mod tests {
             plan.engines[0]
                 .starts_with("name=engine-0,model=model,size=70b,tp=8,gpu=h100,max-num-seqs=256,")
         );
-        let moments: Vec<f64> = plan.requests.iter().map(|request| request.at_ms).collect();
+        let moments: Vec<f64> = plan.sessions.iter().map(|session| session.at_ms).collect();
         assert_eq!(moments, [1000.0, 3000.0]);
-        let body: serde_json::Value = serde_json::from_str(&plan.requests[0].body).unwrap();
-        assert_eq!((body["max_tokens"].as_u64(), body["stream"].as_bool()), (Some(7), Some(true)));
+        let [turn] = &plan.sessions[0].turns[..] else { panic!("{plan:?}") };
+        assert_eq!((turn.output_tokens, turn.text.len()), (7, 80));
+        assert_eq!((plan.warm_up_ms, plan.end_ms), (2_000.0, 12_000.0));
+    }
+
+    #[test]
+    fn next_turn_finds_the_prompt_and_the_answer_before_in_the_cache() {
+        // 20 tokens, an answer of 7, and 13 more.
+        let turns = [(20, 0), (40, 500)].map(|(prompt, pause)| Turn {
+            pause: Duration::from_millis(pause),
+            request: Arc::new(request(prompt, &[1])),
+        });
+        let session = Session { start: Time::ZERO, turns: turns.to_vec() };
+        let turns = turns_of(&session, 0);
+        assert!((turns[1].pause_ms - 500.0).abs() < 1e-9);
+        let answer = "alpha beta gamma delta beta alpha gamma";
+        let before: Vec<&str> = tokenizer::pieces(&turns[0].text).collect();
+        assert_eq!(before.len(), 20);
+        let prompt = format!("{}{answer}{}", turns[0].text, turns[1].text);
+        let pieces: Vec<&str> = tokenizer::pieces(&prompt).collect();
+        assert_eq!((&pieces[..20], pieces.len()), (&before[..], 40));
+        assert_eq!(pieces[20..27].concat(), answer);
     }
 
     #[test]
@@ -239,10 +278,6 @@ mod tests {
         let several = Scenario { replicas: 2, ..scenario(Vec::new()) };
         let error = Plan::of(&several, 0.5, 9).unwrap_err();
         assert_eq!(error, NoPlan::Adversity("few".to_owned()));
-        let mut session = Session::single(Time::ZERO, request(20, &[1]));
-        session.turns.push(session.turns[0].clone());
-        let error = Plan::of(&scenario(vec![session]), 0.5, 9).unwrap_err();
-        assert_eq!(error, NoPlan::Conversations("few".to_owned()));
         let adapted = LabRequest { adapter: Some("a".into()), ..request(20, &[1]) };
         let session = Session::single(Time::ZERO, adapted);
         let error = Plan::of(&scenario(vec![session]), 0.5, 9).unwrap_err();

@@ -165,6 +165,7 @@ mod tests {
     fn run(policy: &str, ttfts: &[u64]) -> Run {
         let answers = ttfts.iter().enumerate().map(|(index, ttft)| Answer {
             ttft: Duration::from_millis(*ttft),
+            text: String::new(),
             output_tokens: 10,
             endpoint: Some(format!("127.0.0.1:{}", index % 2)),
         });

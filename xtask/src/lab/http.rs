@@ -15,7 +15,7 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 
 use super::gateway::Kind;
-use super::send::{Figures, Planned, send};
+use super::send::{Figures, Session, send};
 use crate::bench::figures::{median, write_json};
 use crate::fleet::{Build, Programs};
 use crate::machine;
@@ -26,7 +26,7 @@ const NEVER_MS: f64 = 3_600_000.0;
 /// Runs a scenario of the lab through real gateways, in real time.
 #[derive(Debug, Parser)]
 pub(super) struct Options {
-    /// Scenario, one of independent requests.
+    /// Scenario, one without faults, adapters and several gateways.
     #[arg(default_value = "mixed_8b")]
     scenario: String,
     /// Requests offered, as a share of the fleet's capacity.
@@ -68,8 +68,9 @@ impl Site<'_> {
 struct Plan {
     model: String,
     engines: Vec<String>,
-    requests: Vec<Planned>,
+    sessions: Vec<Session>,
     warm_up_ms: f64,
+    end_ms: f64,
     predictions: Vec<Prediction>,
 }
 
@@ -152,7 +153,7 @@ fn introduction(options: &Options, plan: &Plan) -> String {
         options.scenario,
         options.load * 100.0,
         plan.engines.len(),
-        plan.requests.len(),
+        plan.sessions.iter().map(|session| session.turns.len()).sum::<usize>(),
         options.seconds + (plan.warm_up_ms / 1e3) as u64,
         plan.warm_up_ms / 1e3,
     )
@@ -165,11 +166,11 @@ fn measure(kind: Kind, programs: &Programs, plan: &Plan) -> Result<Figures> {
     let addresses = &engines.addresses;
     let site = Site { programs, home: &home, model: &plan.model, engines: addresses };
     let gateway = kind.start(&site)?;
-    let sent = send(gateway.listen, &plan.requests)?;
+    let sent = send(gateway.listen, &plan.model, &plan.sessions)?;
     if let Some(failure) = sent.iter().find_map(|sent| sent.result.as_ref().err()) {
         println!("{}: first failure: {failure}", kind.name());
     }
-    Ok(Figures::of(&sent, plan.warm_up_ms, NEVER_MS))
+    Ok(Figures::of(&sent, &(plan.warm_up_ms..plan.end_ms), NEVER_MS))
 }
 
 /// Each figure as `HTTP / median of virtual time (difference; least to greatest)`.
