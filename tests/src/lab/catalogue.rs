@@ -42,11 +42,11 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
         .flatten()
 }
 
-/// Loads of scenarios that are run at one only.
-const USUAL: &[f64] = &[0.7];
-
-/// Loads of the scenarios that are run at all of them.
+/// Loads of the scenarios that goals are set on: from half idle to more than can be done.
 pub const LOADS: &[f64] = &[0.5, 0.7, 0.85, 0.95, 1.1];
+
+/// Loads of the others: busy, all but full, too much.
+const USUAL: &[f64] = &[0.7, 0.95, 1.1];
 
 impl Entry {
     /// The scenario with requests from `seed` at `rate` per second.

@@ -4,7 +4,7 @@
 //! come back in the order of the plan, whichever thread was first.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::catalogue::Entry;
@@ -41,17 +41,24 @@ pub struct Trial {
     pub capacity: f64,
 }
 
-/// One run and its figures.
+/// One policy on one seed of one trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// Place of its trial in the plan.
+    pub trial: usize,
+    /// The policy.
+    pub contender: Contender,
+    /// What the arrivals are made from.
+    pub seed: u64,
+}
+
+/// A run and what it took.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Name of the policy.
-    pub policy: &'static str,
-    /// What the arrivals were made from.
-    pub seed: u64,
+    /// The run.
+    pub run: Run,
     /// Its figures.
     pub summary: Summary,
-    /// Virtual time that passed.
-    pub simulated: Duration,
     /// Real time that it took, on one core.
     pub took: Duration,
 }
@@ -65,50 +72,61 @@ impl Trial {
         runner::run(&scenario, contender, seed)
     }
 
-    /// Runs every policy on seeds `0..seeds`: policies in order, seeds within them.
+    /// Runs one policy on one seed and takes the time.
     #[must_use]
-    pub fn measure(&self, contenders: &[Contender], seeds: u64, span: Span) -> Vec<Measured> {
-        let jobs: Vec<(&Contender, u64)> = contenders
-            .iter()
-            .flat_map(|contender| (0..seeds).map(move |seed| (contender, seed)))
-            .collect();
-        spread(&jobs, |&(contender, seed)| {
-            let begun = Instant::now();
-            let run = self.run(contender, seed, span);
-            Measured {
-                policy: contender.name,
-                seed,
-                summary: run.summary(),
-                simulated: run.end.since_origin(),
-                took: begun.elapsed(),
-            }
-        })
+    pub fn measure(&self, contender: &Contender, seed: u64, span: Span) -> Measured {
+        let begun = Instant::now();
+        let run = self.run(contender, seed, span);
+        let summary = run.summary();
+        Measured { run, summary, took: begun.elapsed() }
     }
 }
 
 /// Applies `work` to all `jobs` on all cores; results are in the order of the jobs.
 pub fn spread<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let mut results: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
+    let keep = |at: usize, result| {
+        results[at] = Some(result);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let Ok(()) = spread_and_take(jobs, work, keep);
+    results.into_iter().flatten().collect()
+}
+
+/// Applies `work` to all `jobs` on all cores. `take` gets each result with the number of
+/// its job on the calling thread, in the order in which they are there.
+///
+/// # Errors
+///
+/// The first that `take` returns; jobs that have not begun then never do.
+pub fn spread_and_take<J: Sync, R: Send, E>(
+    jobs: &[J],
+    work: impl Fn(&J) -> R + Sync,
+    mut take: impl FnMut(usize, R) -> Result<(), E>,
+) -> Result<(), E> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::with_capacity(jobs.len()));
-    let worker = || {
+    // Results are large: a worker waits rather than that many pile up.
+    let (sender, results) = mpsc::sync_channel(cores);
+    let worker = |sender: mpsc::SyncSender<(usize, R)>| {
         while let Some((at, job)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
             jobs.get(at).map(|job| (at, job))
         } {
-            let result = work(job);
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+            if sender.send((at, work(job))).is_err() {
+                return; // nobody wants results any more
+            }
         }
     };
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
-        for _ in 1..cores.min(jobs.len()) {
-            scope.spawn(worker);
+        for _ in 0..cores.min(jobs.len()) {
+            let sender = sender.clone();
+            scope.spawn(|| worker(sender));
         }
-        worker();
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_unstable_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
+        // Else the channel would never end.
+        drop(sender);
+        results.into_iter().try_for_each(|(at, result)| take(at, result))
+    })
 }
 
 #[cfg(test)]
@@ -126,12 +144,13 @@ mod tests {
         contenders().filter(|contender| names.contains(&contender.name)).collect()
     }
 
-    fn figures(measured: &[Measured]) -> String {
-        let each = measured.iter().map(|one| {
-            let figures = serde_json::to_string(&one.summary).unwrap();
-            format!("{} {} {figures}\n", one.policy, one.seed)
-        });
-        each.collect()
+    /// Summaries of every policy on seeds `0..seeds`: policies in order, seeds within them.
+    fn summaries(trial: &Trial, policies: &[Contender], seeds: u64) -> Vec<Summary> {
+        let jobs: Vec<(&Contender, u64)> = policies
+            .iter()
+            .flat_map(|contender| (0..seeds).map(move |seed| (contender, seed)))
+            .collect();
+        spread(&jobs, |&(contender, seed)| trial.measure(contender, seed, Span::QUICK).summary)
     }
 
     #[test]
@@ -146,32 +165,52 @@ mod tests {
     }
 
     #[test]
+    fn no_job_begins_once_a_result_is_refused() {
+        let jobs: Vec<u32> = (0..10_000).collect();
+        let begun = AtomicUsize::new(0);
+        let work = |job: &u32| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            *job
+        };
+        let mut taken = 0;
+        let result = spread_and_take(&jobs, work, |_, _| {
+            taken += 1;
+            if taken == 3 { Err("full") } else { Ok(()) }
+        });
+        assert_eq!((result, taken), (Err("full"), 3));
+        let begun = begun.load(Ordering::Relaxed);
+        let cores = std::thread::available_parallelism().unwrap().get();
+        // What waits in the channel, and one at each worker.
+        assert!(begun <= taken + 2 * cores, "{begun}");
+    }
+
+    #[test]
     fn a_trial_repeats_to_the_byte_on_any_number_of_threads() {
         let trial = trial("multi_turn_8b", 0.7);
         let policies = named(&["extension", "predicted+late_binding"]);
-        let once = trial.measure(&policies, 2, Span::QUICK);
-        let again: Vec<Measured> =
-            policies.iter().flat_map(|policy| trial.measure(&[*policy], 2, Span::QUICK)).collect();
-        assert_eq!(figures(&once), figures(&again));
+        let once = summaries(&trial, &policies, 2);
+        let alone = |policy: &Contender, seed| trial.run(policy, seed, Span::QUICK).summary();
+        let again: Vec<Summary> =
+            policies.iter().flat_map(|policy| [0, 1].map(|seed| alone(policy, seed))).collect();
+        assert_eq!(once, again);
+        assert_ne!(once[0], once[1]);
     }
 
     #[test]
     fn prediction_beats_taking_turns_by_far_on_mixed_gpus() {
-        let measured =
-            trial("mixed_8b", 0.7).measure(&named(&["round_robin", "predicted"]), 1, Span::QUICK);
-        let p99 = |policy| {
-            let of = measured.iter().find(|one| one.policy == policy).unwrap();
-            of.summary.ttft_ms.p99
-        };
-        assert!(p99("predicted") * 10.0 < p99("round_robin"), "{}", figures(&measured));
+        let policies = named(&["round_robin", "predicted"]);
+        let p99 = p99(&trial("mixed_8b", 0.7), &policies);
+        assert!(p99[1] * 10.0 < p99[0], "{p99:?}");
     }
 
     #[test]
     fn prediction_does_not_lose_to_taking_turns_where_nothing_is_to_be_won() {
         let policies = named(&["round_robin", "predicted"]);
-        let measured = trial("uniform_235b", 0.7).measure(&policies, 1, Span::QUICK);
-        let p99: Vec<f64> = measured.iter().map(|one| one.summary.ttft_ms.p99).collect();
-        let worse = measured[1].summary.ttft_ms.p99 / measured[0].summary.ttft_ms.p99;
-        assert!(worse < 1.1, "{p99:?}");
+        let p99 = p99(&trial("uniform_235b", 0.7), &policies);
+        assert!(p99[1] / p99[0] < 1.1, "{p99:?}");
+    }
+
+    fn p99(trial: &Trial, policies: &[Contender]) -> Vec<f64> {
+        summaries(trial, policies, 1).iter().map(|summary| summary.ttft_ms.p99).collect()
     }
 }

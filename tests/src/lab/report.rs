@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::outcome::Summary;
 
+mod goals;
 mod page;
+mod results;
 mod spread;
 mod table;
 
 pub(in crate::lab) use page::escaped;
 pub use page::html;
+pub use results::results;
 pub use spread::{Group, Spread, Standing};
-pub use table::{markdown, text};
+pub use table::text;
 
 /// One run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -51,6 +54,15 @@ impl Report {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
+    }
+
+    /// Loads that ran, ascending.
+    #[must_use]
+    pub fn loads(&self) -> Vec<f64> {
+        let mut loads: Vec<f64> = self.rows.iter().map(|row| row.load).collect();
+        loads.sort_unstable_by(f64::total_cmp);
+        loads.dedup();
+        loads
     }
 
     /// One group per scenario and load, in order of first appearance.

@@ -8,6 +8,7 @@ use gateway_tests::lab::experiment::Span;
 /// Compares routing policies on simulated fleets, on virtual time.
 #[derive(Debug, Parser)]
 #[command(name = "routing-lab")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
     /// Scenarios by name, separated by commas, or `all`.
     #[arg(default_value = "all")]
@@ -21,12 +22,22 @@ pub(crate) struct Args {
     /// Seeds per policy; results are medians over them.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
+    /// Seeds of the bound, which takes many times as long; as many as the others at most.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) bound_seeds: u64,
     /// A third of the time, for a first look.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Writes the rows here, and pictures and a page beside them.
+    /// Writes the rows here, and pictures and a page beside them. What is done stays when
+    /// the run is interrupted.
     #[arg(long, default_value = "target/lab/results.json")]
     pub(crate) json: PathBuf,
+    /// Takes up the rows that are there, if the same program made them, and runs the rest.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Writes the results as Markdown: goals, the default policy, every policy.
+    #[arg(long)]
+    pub(crate) report: Option<PathBuf>,
     /// Draws nothing.
     #[arg(long)]
     pub(crate) no_plots: bool,

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use gateway_core::Time;
 
 use super::announced::{CHAT_ANSWER, CHAT_PROMPT, chat, equal_8b, mixed_8b, shared_prefix};
-use super::{Entry, USUAL, plain};
+use super::{Entry, LOADS, USUAL, plain};
 use crate::engine::AdapterId;
 use crate::lab::scenario::{Fault, FaultKind, Scenario, Scraping, Session};
 use crate::lab::workload::{Length, Rhythm, Text, zipf};
@@ -31,7 +31,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "20 adapters of unequal popularity, 4 slots per engine, equal GPUs",
         fleet: equal_8b,
         sessions: adapters,
-        loads: &[0.5, 0.7, 0.85],
+        loads: LOADS,
         ..BASE
     },
     Entry {
@@ -39,7 +39,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "chat-like requests, and one in 60 with 30 to 100 thousand tokens",
         fleet: equal_8b,
         sessions: intruder,
-        loads: &[0.5, 0.7, 0.85],
         ..BASE
     },
     Entry {
@@ -79,7 +78,6 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         name: "metrics_gone_8b",
         about: "mixed GPUs; the pages of a quarter of the engines cannot be read for a minute",
-        loads: &[0.5],
         twist: |scenario| {
             for (seconds, kind) in [(90, FaultKind::MetricsOff), (150, FaultKind::MetricsOn)] {
                 let at = Time::from_origin(Duration::from_secs(seconds));
@@ -92,7 +90,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         name: "replicas_8_mixed_8b",
         about: "mixed_8b through 8 gateways that do not know of each other",
-        loads: &[0.7, 0.85],
+        loads: LOADS,
         twist: eight_gateways,
         ..BASE
     },
@@ -101,7 +99,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "shared_prefix_8b through 8 gateways that do not know of each other",
         fleet: equal_8b,
         sessions: shared_prefix,
-        loads: &[0.7, 0.85],
+        loads: LOADS,
         twist: eight_gateways,
         ..BASE
     },

@@ -1,5 +1,7 @@
 //! Medians over seeds.
 
+use std::collections::BTreeMap;
+
 use super::Row;
 use crate::lab::outcome::Summary;
 
@@ -19,7 +21,8 @@ pub struct Spread {
 pub struct Standing {
     /// Its name.
     pub policy: String,
-    runs: Vec<Summary>,
+    /// By seed.
+    runs: BTreeMap<u64, Summary>,
 }
 
 /// One scenario at one load.
@@ -51,7 +54,19 @@ impl Standing {
     /// The spread of a figure over the seeds.
     #[must_use]
     pub fn spread(&self, figure: impl Fn(&Summary) -> f64) -> Spread {
-        Spread::of(self.runs.iter().map(figure))
+        Spread::of(self.runs.values().map(figure))
+    }
+
+    /// Median of a figure over that of another, over the seeds that both ran; `None`
+    /// when there are none or the other's median is zero.
+    #[must_use]
+    pub fn ratio(&self, other: &Self, figure: impl Fn(&Summary) -> f64) -> Option<f64> {
+        let common = |one: &Self, other: &Self| {
+            let common = one.runs.iter().filter(|(seed, _)| other.runs.contains_key(seed));
+            Spread::of(common.map(|(_, summary)| figure(summary))).median
+        };
+        let (own, other) = (common(self, other), common(other, self));
+        (other > 0.0).then(|| own / other)
     }
 
     /// Number of seeds.
@@ -70,12 +85,12 @@ impl Group {
     }
 
     pub(super) fn add(&mut self, row: &Row) {
-        match self.standings.iter_mut().find(|standing| standing.policy == row.policy) {
-            Some(standing) => standing.runs.push(row.summary.clone()),
-            None => self
-                .standings
-                .push(Standing { policy: row.policy.clone(), runs: vec![row.summary.clone()] }),
-        }
+        let known = self.standings.iter().position(|standing| standing.policy == row.policy);
+        let at = known.unwrap_or_else(|| {
+            self.standings.push(Standing { policy: row.policy.clone(), runs: BTreeMap::new() });
+            self.standings.len() - 1
+        });
+        self.standings[at].runs.insert(row.seed, row.summary.clone());
     }
 
     /// A policy of the group.
@@ -84,8 +99,7 @@ impl Group {
         self.standings.iter().find(|standing| standing.policy == policy)
     }
 
-    /// Median of a figure of `policy` over that of `baseline`; `None` when one of them did
-    /// not run or the baseline is zero.
+    /// [`Standing::ratio`] of two policies; `None` when one of them did not run.
     #[must_use]
     pub fn ratio(
         &self,
@@ -93,9 +107,7 @@ impl Group {
         baseline: &str,
         figure: impl Fn(&Summary) -> f64,
     ) -> Option<f64> {
-        let own = self.standing(policy)?.spread(&figure).median;
-        let other = self.standing(baseline)?.spread(&figure).median;
-        (other > 0.0).then(|| own / other)
+        self.standing(policy)?.ratio(self.standing(baseline)?, figure)
     }
 }
 
@@ -115,12 +127,20 @@ mod tests {
 
     #[test]
     fn ratio_is_of_medians() {
-        let rows = [(10.0, "a"), (30.0, "a"), (20.0, "a"), (40.0, "b"), (80.0, "b")];
-        let rows = rows.map(|(p99, policy)| row("s", policy, 0, p99)).to_vec();
-        let group = &Report { rows }.groups()[0];
+        let a = [10.0, 30.0, 20.0].into_iter().zip(0..).map(|(p99, seed)| row("s", "a", seed, p99));
+        let b = [20.0, 40.0, 60.0].into_iter().zip(0..).map(|(p99, seed)| row("s", "b", seed, p99));
+        let group = &Report { rows: a.chain(b).collect() }.groups()[0];
         let p99 = |summary: &Summary| summary.ttft_ms.p99;
-        assert_eq!(group.ratio("a", "b", p99), Some(20.0 / 60.0));
+        assert_eq!(group.ratio("a", "b", p99), Some(0.5));
         assert_eq!(group.ratio("a", "c", p99), None);
         assert_eq!(group.standing("a").unwrap().seeds(), 3);
+    }
+
+    #[test]
+    fn ratio_is_over_the_seeds_that_both_ran() {
+        let rows = [(0, "a", 10.0), (1, "a", 30.0), (2, "a", 90.0), (1, "b", 40.0), (3, "b", 1.0)];
+        let rows = rows.map(|(seed, policy, p99)| row("s", policy, seed, p99)).to_vec();
+        let group = &Report { rows }.groups()[0];
+        assert_eq!(group.ratio("a", "b", |summary| summary.ttft_ms.p99), Some(0.75));
     }
 }
