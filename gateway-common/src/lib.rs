@@ -3,7 +3,8 @@
 //! `no_std`, so that the very same code runs in user space and in eBPF. Both sides
 //! must agree, byte for byte, where a chunk of a streamed answer ends
 //! ([`chunked`]), what a sequence number means on either side of a splice
-//! ([`splice`]), and how the maps are laid out.
+//! ([`splice`]), who has which bytes of a stream that goes from socket to socket
+//! ([`sk_msg`]), and how the maps are laid out.
 #![no_std]
 #![deny(unsafe_code)]
 #![allow(
@@ -14,11 +15,15 @@
 
 /// Version of the maps' layout: part of the path they are pinned at, so that readers of
 /// another version do not misread them. Raised with every change of a map or its types.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
+
+#[cfg(feature = "user")]
+extern crate alloc;
 
 pub mod chunked;
 pub mod path;
 pub mod seq;
+pub mod sk_msg;
 pub mod splice;
 pub mod steer;
 

@@ -5,7 +5,7 @@ use aya::Pod;
 
 use crate::path::PathState;
 use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple};
-use crate::steer;
+use crate::{sk_msg, steer};
 
 macro_rules! plain {
     ($($name:ty),*) => {
@@ -19,4 +19,5 @@ macro_rules! plain {
 
 plain!(PathState);
 plain!(Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple);
+plain!(sk_msg::Owner, sk_msg::Pair, sk_msg::Stream, sk_msg::Counters);
 plain!(steer::Vip, steer::Pool, steer::Endpoint, steer::Origin, steer::Beat, steer::Counters);

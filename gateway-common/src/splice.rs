@@ -303,6 +303,21 @@ pub struct Tails {
     pub bytes: [[u8; TAIL_BYTES as usize]; TAIL_CHUNKS as usize],
 }
 
+impl Tails {
+    /// The beginnings of the `kept` last chunks, oldest first, when the next one is number
+    /// `next`.
+    #[cfg(feature = "user")]
+    #[must_use]
+    pub fn last(&self, next: u32, kept: u32) -> alloc::vec::Vec<alloc::vec::Vec<u8>> {
+        let piece = |back: u32| {
+            let place = (next.wrapping_sub(kept - back) % TAIL_CHUNKS) as usize;
+            let length = (self.lengths[place] as usize).min(self.bytes[place].len());
+            self.bytes[place][..length].to_vec()
+        };
+        (0..kept).map(piece).collect()
+    }
+}
+
 /// What the programs did, per CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

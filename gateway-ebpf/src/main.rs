@@ -7,6 +7,8 @@
 #![feature(core_intrinsics)]
 #![allow(internal_features, reason = "compare-and-set, which `AtomicU64` lacks on this target")]
 
+mod atomic;
+mod sk_msg;
 mod splice;
 mod steer;
 

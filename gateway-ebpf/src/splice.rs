@@ -24,7 +24,9 @@ mod handshake;
 mod maps;
 mod packet;
 
+pub use frames::cleared;
 use packet::Packet;
+pub use packet::within;
 
 /// "Next": the program after this one decides, or else the stack takes the packet.
 const NEXT: i32 = -1;

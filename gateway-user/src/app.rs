@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::proxy::worker::{self, Worker};
 use crate::reload::{self, Source};
 use crate::splice::Node;
-use crate::{admin, models, scrape, signals, steer};
+use crate::{admin, datapath, models, scrape, signals, steer};
 
 /// How often interfaces are looked through for new ones that the kernel did not tell of.
 const INTERFACES: Duration = Duration::from_secs(2);
@@ -96,6 +96,7 @@ impl App {
             Err(why) => (None, why),
         };
         note_kernel(&metrics, node.as_deref());
+        datapath::start_sk_msg(&config, node.as_deref(), &metrics);
         // Only now: a connection that opens unseen by the kernel programs is never spliced.
         listeners.iter().try_for_each(listen)?;
         let gateway = Arc::new(Gateway {
@@ -200,7 +201,7 @@ impl Drop for App {
 fn node(config: &Config, path: KernelPath, listeners: &[SocketAddr]) -> Result<Arc<Node>, String> {
     let wants = |pool: &PoolConfig| match pool.datapath {
         Datapath::Auto => path == KernelPath::Wanted,
-        Datapath::Splice => true,
+        Datapath::Splice | Datapath::SkMsg => true,
         Datapath::User => false,
     };
     let steers = |pool: &PoolConfig| pool.steering.is_some();

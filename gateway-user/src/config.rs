@@ -153,6 +153,8 @@ pub enum Datapath {
     Auto,
     /// The same, and the daemon says so when it is not possible.
     Splice,
+    /// From socket to socket where the endpoint is on this node, else as `splice`.
+    SkMsg,
     /// Through the daemon.
     User,
 }

@@ -7,6 +7,7 @@ use bytes::{Buf, BytesMut};
 use gateway_common::chunked::{ChunkTracker, Kind};
 use gateway_core::http1::{Persistence, ResponseFraming};
 
+use crate::carrier::Carriers;
 use crate::endpoint::Endpoint;
 use crate::proxy::reply::push_field;
 use crate::proxy::upstream::{AttemptError, Connection};
@@ -110,7 +111,7 @@ impl Fetcher {
                 result => return result,
             }
         }
-        let connection = Connection::open(endpoint, limit, None).await?;
+        let connection = Connection::open(endpoint, limit, &Carriers::default()).await?;
         self.ask(connection, limit).await
     }
 

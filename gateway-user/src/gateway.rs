@@ -14,6 +14,7 @@ use crate::access_log::AccessLog;
 use crate::auth::Keys;
 use crate::clock::Clock;
 use crate::config::{Auth, Config};
+use crate::datapath;
 use crate::drain::Watcher;
 use crate::metrics::Metrics;
 use crate::models::Catalogue;
@@ -65,6 +66,14 @@ impl Gateway {
                 None => format!("splice, {}", node.trial()),
                 Some(why) => format!("off: {why}"),
             },
+        }
+    }
+
+    /// What the kernel does from socket to socket, for people.
+    pub(crate) fn sk_msg(&self) -> String {
+        match &self.node {
+            None => self.no_node.clone(),
+            Some(node) => datapath::describe(&self.site.load().config, node),
         }
     }
 

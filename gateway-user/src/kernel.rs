@@ -23,6 +23,7 @@ pub(crate) mod events;
 mod needs;
 mod netlink;
 pub(crate) mod pins;
+mod sk_msg;
 pub mod steer;
 mod sys;
 mod tc;

@@ -47,7 +47,7 @@ pub struct Metrics {
     pub connections: IntGaugeVec,
     /// Bytes of request bodies held in memory.
     pub buffered_bytes: IntGauge,
-    /// 1 for what the kernel does, by path: `splice`, `steering`.
+    /// 1 for what the kernel does, by path: `splice`, `sk_msg`, `steering`.
     pub kernel: IntGaugeVec,
     /// Scrapes, by pool and result.
     pub scrapes: IntCounterVec,
@@ -99,7 +99,7 @@ impl Metrics {
             kernel: gauges(
                 r,
                 "inference_gateway_kernel_path",
-                "1 where the kernel does this: `splice` or `steering`",
+                "1 where the kernel does this: `splice`, `sk_msg` or `steering`",
                 &["path"],
             )?,
             scrapes: counters(

@@ -43,7 +43,12 @@ pub(crate) fn verbose(gateway: &Gateway) -> Reply {
         "ready": state.is_ok(),
         "reason": state.as_ref().err(),
         "pools": pools,
-        "datapath": {"user": "on", "kernel": gateway.kernel_path(), "steering": gateway.steering()},
+        "datapath": {
+            "user": "on",
+            "kernel": gateway.kernel_path(),
+            "sk_msg": gateway.sk_msg(),
+            "steering": gateway.steering(),
+        },
     });
     let status = if state.is_ok() { 200 } else { 503 };
     Reply::full(status, "application/json", Bytes::from(body.to_string()))

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::datapath;
 use crate::gateway::{Gateway, Site};
 use crate::metrics::Metrics;
 use crate::signals;
@@ -69,6 +70,7 @@ fn apply(
         Ok(config) => {
             let old = gateway.site.load_full();
             warn_of_fixed(&old.config, &config);
+            datapath::start_sk_msg(&config, gateway.node.as_deref(), &gateway.metrics);
             let site = Arc::new(Site::build(Arc::new(config), Some(&old), gateway.clock));
             gateway.site.store(Arc::clone(&site));
             forget_gone(&old, &site, &gateway.metrics);

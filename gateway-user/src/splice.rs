@@ -21,7 +21,7 @@ use gateway_common::splice::{
 
 mod armed;
 mod node;
-mod shared;
+pub(crate) mod shared;
 mod trial;
 
 pub(crate) use armed::{Armed, Moved};
@@ -280,11 +280,11 @@ fn tuple(local: SocketAddr, remote: SocketAddr) -> Option<Tuple> {
 }
 
 /// A map by a descriptor of its own: programs that are loaded later need theirs.
-fn open(maps: &Path, name: &'static str) -> Result<MapData, Missing> {
+pub(crate) fn open(maps: &Path, name: &'static str) -> Result<MapData, Missing> {
     MapData::from_pin(maps.join(name)).map_err(|error| Missing::Use(name, Box::new(error)))
 }
 
-fn hash<K: aya::Pod, V: aya::Pod>(
+pub(crate) fn hash<K: aya::Pod, V: aya::Pod>(
     maps: &Path,
     name: &'static str,
 ) -> Result<HashMap<MapData, K, V>, Missing> {
@@ -292,7 +292,11 @@ fn hash<K: aya::Pod, V: aya::Pod>(
     HashMap::try_from(Map::HashMap(map)).map_err(|error| Missing::Use(name, Box::new(error)))
 }
 
-fn shared<T: aya::Pod>(maps: &Path, name: &'static str, length: u32) -> Result<Shared<T>, Missing> {
+pub(crate) fn shared<T: aya::Pod>(
+    maps: &Path,
+    name: &'static str,
+    length: u32,
+) -> Result<Shared<T>, Missing> {
     let map = open(maps, name)?;
     Shared::map(&map, length).map_err(|error| Missing::Use(name, Box::new(error)))
 }

@@ -88,7 +88,7 @@ impl Frames {
 
 /// Zeros, without the call that the compiler would make.
 #[inline(always)]
-fn cleared<const WORDS: usize>(words: &mut MaybeUninit<[u64; WORDS]>) -> &mut [u64; WORDS] {
+pub fn cleared<const WORDS: usize>(words: &mut MaybeUninit<[u64; WORDS]>) -> &mut [u64; WORDS] {
     // SAFETY: any bits are a number, and all are written before they are read.
     let words = unsafe { &mut *words.as_mut_ptr() };
     clear(words);

@@ -6,6 +6,8 @@ use gateway_common::splice::{
     Conn, Counters, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Seam, Slot, Stop, Tails, Tuple,
 };
 
+pub use crate::atomic::{exchange, load};
+
 /// `BPF_F_MMAPABLE`: the daemon reads and writes single fields.
 const MMAPABLE: usize = 1 << 10;
 
@@ -124,22 +126,4 @@ pub fn stopped(flow: &mut Flow, why: Stop) {
             *stops += 1;
         }
     });
-}
-
-/// Compare-and-set; true when `at` held `old`.
-#[inline(always)]
-pub fn exchange(at: &mut u64, old: u64, new: u64) -> bool {
-    use core::intrinsics::{AtomicOrdering, atomic_cxchg};
-    // SAFETY: `at` is a valid, aligned word of a map.
-    let (_, done) = unsafe {
-        atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(at, old, new)
-    };
-    done
-}
-
-/// Reads a word that other CPUs write.
-#[inline(always)]
-pub fn load<T: Copy>(at: &T) -> T {
-    // SAFETY: a reference is valid to read.
-    unsafe { core::ptr::read_volatile(at) }
 }

@@ -22,6 +22,7 @@ pub(crate) struct Status {
 struct Datapath {
     user: &'static str,
     kernel: String,
+    sk_msg: String,
     steering: String,
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
         datapath: Datapath {
             user: "on",
             kernel: gateway.kernel_path(),
+            sk_msg: gateway.sk_msg(),
             steering: gateway.steering(),
         },
         pools,

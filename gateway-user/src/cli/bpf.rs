@@ -9,6 +9,7 @@ use crate::args::BpfStatusFlags;
 mod flows;
 mod report;
 mod show;
+mod sk_msg;
 
 /// Describes the kernel's part on this node.
 ///

@@ -58,6 +58,9 @@ pub struct PoolConfig {
     pub delayed_acks: Switch,
     /// How streamed answers go.
     pub datapath: Datapath,
+    /// Whether sockets may be enrolled for `sk_msg` on a kernel that then tells their owners
+    /// of nothing to read (`FIONREAD`).
+    pub accept_broken_fionread: bool,
     /// What is done about connections to its virtual address, if it has one.
     pub steering: Option<SteeringConfig>,
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /sys/fs/bpf/inference-gateway/   locked by the daemon that uses it
-//!   v1/                            maps, in a directory per layout
+//!   v3/                            maps, in a directory per layout
 //!   links/                         hooks, so that they outlive a crash
 //! ```
 //!

@@ -81,7 +81,9 @@ impl Reservation {
     /// The answer broke off.
     pub(crate) fn broken(&mut self, error: &AnswerError) {
         self.end(match error {
-            AnswerError::ClientGone | AnswerError::Deadline(_) => End::Cancelled,
+            AnswerError::ClientGone | AnswerError::Deadline(_) | AnswerError::Torn => {
+                End::Cancelled
+            }
             AnswerError::Closed(_) | AnswerError::Malformed => End::Failed(Failure::Reset),
             AnswerError::Idle(_) => End::Failed(Failure::Timeout),
         });

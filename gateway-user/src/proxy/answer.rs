@@ -23,15 +23,15 @@ use tokio::time::Instant;
 use super::error::Dialect;
 use super::record::Record;
 use super::upstream::{Connection, Idle};
+use crate::carrier::Carriers;
 use crate::endpoint::Endpoint;
 use crate::pool::Reservation;
-use crate::splice::Splicer;
+use carriage::Carriage;
 use chunks::Chunks;
-use splice::Splice;
 use timer::Timer;
 
+mod carriage;
 mod chunks;
-mod splice;
 mod timer;
 
 /// How the pieces of an answer are cut for the client's side.
@@ -61,6 +61,9 @@ pub(crate) enum AnswerError {
     /// The whole request took too long.
     #[error("the request took longer than {0:?}")]
     Deadline(Duration),
+    /// The kernel put only a part of what it moved into the client's socket.
+    #[error("the client's connection did not take all that was moved to it")]
+    Torn,
 }
 
 /// A streaming (or short) answer body.
@@ -77,7 +80,7 @@ pub(crate) struct Answer {
     endpoint: Arc<Endpoint>,
     reservation: Reservation,
     record: Record,
-    splice: Option<Splice>,
+    carriage: Option<Carriage>,
 }
 
 #[derive(Debug)]
@@ -104,8 +107,8 @@ pub(crate) struct Parts {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) reservation: Reservation,
     pub(crate) record: Record,
-    /// Where the kernel may carry it.
-    pub(crate) splicer: Option<Arc<Splicer>>,
+    /// Who may carry it besides us.
+    pub(crate) carriers: Carriers,
 }
 
 impl Answer {
@@ -127,7 +130,7 @@ impl Answer {
             endpoint: parts.endpoint,
             reservation: parts.reservation,
             record: parts.record,
-            splice: parts.splicer.map(|splicer| Splice { splicer, armed: None, seen: 0 }),
+            carriage: Carriage::new(parts.carriers),
         };
         if matches!(answer.body, BodyState::Done) {
             answer.complete();

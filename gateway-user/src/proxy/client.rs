@@ -12,6 +12,7 @@ use gateway_core::http1::{HeadError, Limits, RequestHead};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
+use crate::sk_msg::{Downstream, Owed, SkMsg};
 use crate::splice::{Bound, Splicer};
 
 /// Room for one read of a head or a small body.
@@ -34,10 +35,12 @@ pub(crate) struct Client {
     stream: TcpStream,
     /// Received and not yet consumed.
     pub(crate) buffer: BytesMut,
-    /// All that was ever written.
+    /// All that was ever written, by us or from socket to socket.
     pub(crate) written: u64,
     /// The kernel's end of the connection, once an answer on it could be spliced.
     pub(crate) bound: Option<Bound>,
+    /// Whether endpoints on this node may send into it, once that was tried.
+    enrolled: Option<Result<Downstream, ()>>,
 }
 
 /// What [`Client::read_head`] found.
@@ -53,7 +56,7 @@ pub(crate) enum Incoming {
 
 impl Client {
     pub(crate) fn new(stream: TcpStream, received: BytesMut) -> Self {
-        Self { stream, buffer: received, written: 0, bound: None }
+        Self { stream, buffer: received, written: 0, bound: None, enrolled: None }
     }
 
     /// Waits until the client sends something; gives memory back meanwhile.
@@ -137,6 +140,28 @@ impl Client {
         {
             self.bound = splicer.bind_client(local, remote);
         }
+    }
+
+    /// Lets endpoints on this node send into the socket; the socket, if they may.
+    pub(crate) fn enrol(&mut self, maps: &SkMsg) -> Option<(&Downstream, &TcpStream)> {
+        let stream = &self.stream;
+        let enrolled = self.enrolled.get_or_insert_with(|| {
+            maps.enrol(stream).map_err(|error| {
+                tracing::debug!(%error, "a client's socket cannot be enrolled");
+            })
+        });
+        enrolled.as_ref().ok().map(|downstream| (downstream, stream))
+    }
+
+    /// Whether the socket was given exactly what it is owed.
+    pub(crate) fn has(&self, owed: Owed) -> bool {
+        owed.is_paid(&self.stream)
+    }
+
+    /// Closes so that nobody takes what was written for a whole answer.
+    pub(crate) fn tear(self) {
+        // Without it the connection ends within the chunked body all the same.
+        let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 
     /// Ready when the client has closed its side or the connection broke.

@@ -66,6 +66,7 @@ pub(crate) async fn serve(
             Ok(Next::Request) => {}
             Ok(Next::Close) | Err(_) => return,
             Ok(Next::Linger) => return client.linger().await,
+            Ok(Next::Tear) => return client.tear(),
         }
     }
 }
@@ -77,6 +78,8 @@ enum Next {
     /// Part of the request was not read: close, but gently.
     Linger,
     Request,
+    /// Some of the answer is missing: close without an end.
+    Tear,
 }
 
 /// One request and its answer.
@@ -178,9 +181,9 @@ async fn stream(
     delivery: Delivery,
     next: Next,
 ) -> io::Result<Next> {
-    let splicer = answer.splicer().filter(|_| delivery == Delivery::Verbatim).cloned();
-    if let Some(splicer) = &splicer {
-        client.bind(splicer);
+    let carried = answer.may_be_carried() && delivery == Delivery::Verbatim;
+    if let Some(splicer) = answer.splicer().filter(|_| carried).cloned() {
+        client.bind(&splicer);
     }
     loop {
         let piece = poll_fn(|cx| match answer.poll_next(cx) {
@@ -193,6 +196,12 @@ async fn stream(
             },
         })
         .await;
+        if matches!(piece, Some(Some(Err(AnswerError::ClientGone)))) {
+            return Ok(Next::Close);
+        }
+        if answer.settle(client).is_err() {
+            return Ok(Next::Tear);
+        }
         match piece {
             None => {}
             Some(None) => {
@@ -204,18 +213,19 @@ async fn stream(
             }
             Some(Some(Ok(piece))) if out.is_empty() && delivery != Delivery::Chunked => {
                 client.write(&piece, UNREAD).await?;
-                answer.offer(client);
+                if carried {
+                    answer.offer(client);
+                }
                 continue;
             }
             Some(Some(Ok(piece))) => push_piece(&mut out, &piece, delivery),
-            Some(Some(Err(AnswerError::ClientGone))) => return Ok(Next::Close),
             Some(Some(Err(error))) => {
                 return end_broken(client, out, &answer, &error, delivery).await;
             }
         }
         client.write(&out, UNREAD).await?;
         out.clear();
-        if splicer.is_some() {
+        if carried {
             answer.offer(client);
         }
     }

@@ -26,11 +26,11 @@ use super::reply::{Reply, ReplyBody, push_field};
 use super::upload::{More, Upload};
 use super::upstream::{AttemptError, Connection, Sent};
 use super::worker::Worker;
+use crate::carrier::Carriers;
 use crate::config::{Datapath, Switch};
 use crate::endpoint::Endpoint;
 use crate::pool::flow::Class;
 use crate::pool::{Demand, Pool, Reservation};
-use crate::splice::Splicer;
 
 /// A request that knows its pool.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ async fn attempt(
         return stream_upload(plan, endpoint, head, length, upload).await;
     }
     let sending = async {
-        let splicer = splicer(worker, plan);
+        let carriers = carriers(worker, plan);
         if let Some(mut connection) = worker.idle.take(endpoint, plan.caller.flow) {
             match send(&mut connection, &head, &body, first_byte).await {
                 // The keep-alive race: the engine closed while our request was on
@@ -223,20 +223,25 @@ async fn attempt(
                 sent => return sent.map(|(head, sent)| (connection, head, sent)),
             }
         }
-        let mut connection = Connection::open(endpoint, connect, splicer).await?;
+        let mut connection = Connection::open(endpoint, connect, &carriers).await?;
         let (answer, sent) = send(&mut connection, &head, &body, first_byte).await?;
         Ok((connection, answer, sent))
     };
     upload.unless_gone(sending).await
 }
 
-/// The kernel maps, where the pool's answers may go through the kernel.
-fn splicer<'a>(worker: &'a Worker, plan: &Plan<'_>) -> Option<&'a Arc<Splicer>> {
-    match plan.pool.config.datapath {
-        Datapath::Auto | Datapath::Splice => {
-            worker.gateway.node.as_ref().and_then(|node| node.splicer())
+/// Who may carry the pool's answers besides us.
+fn carriers(worker: &Worker, plan: &Plan<'_>) -> Carriers {
+    let config = &plan.pool.config;
+    let Some(node) = &worker.gateway.node else { return Carriers::default() };
+    let splicer = || node.splicer().cloned();
+    match config.datapath {
+        Datapath::Auto | Datapath::Splice => Carriers { splicer: splicer(), sk_msg: None },
+        Datapath::SkMsg => {
+            let sk_msg = node.sk_msg_for(config.accept_broken_fionread).cloned();
+            Carriers { splicer: splicer(), sk_msg }
         }
-        Datapath::User => None,
+        Datapath::User => Carriers::default(),
     }
 }
 
@@ -266,10 +271,11 @@ async fn stream_upload(
     let body = &plan.intake.body;
     let timeouts = &plan.pool.config.timeouts;
     // A fresh connection: the keep-alive race could not be settled by a repeat.
-    let mut connection = match Connection::open(endpoint, timeouts.connect, None).await {
-        Ok(connection) => connection,
-        Err(error) => return Ok(Err(error)),
-    };
+    let mut connection =
+        match Connection::open(endpoint, timeouts.connect, &Carriers::default()).await {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Err(error)),
+        };
     let limit = plan.pool.config.max_request_body_bytes;
     let mut passed = body.len() as u64;
     let sending = connection.send_piece(&mut head, body, length.is_some());
@@ -370,7 +376,11 @@ fn begin(
         endpoint,
         reservation,
         record,
-        splicer: splicer(worker, plan).filter(|_| verbatim && streamed == Streamed::Yes).cloned(),
+        carriers: if verbatim && streamed == Streamed::Yes {
+            carriers(worker, plan)
+        } else {
+            Carriers::default()
+        },
     });
     Reply { status: head.status(), fields, body: ReplyBody::Answer(Box::new(answer), length) }
 }

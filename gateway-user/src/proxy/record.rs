@@ -41,6 +41,8 @@ pub(crate) struct Record {
     streamed: Streamed,
     /// What the kernel moved; not counted in what was watched.
     moved: Moved,
+    /// How it did.
+    path: Path,
 }
 
 /// How the bytes of an answer go to the client.
@@ -48,17 +50,19 @@ pub(crate) struct Record {
 pub(crate) enum Path {
     User,
     Splice,
+    SkMsg,
 }
 
 impl Path {
     /// All of them, in order.
-    pub(crate) const ALL: [Self; 2] = [Self::User, Self::Splice];
+    pub(crate) const ALL: [Self; 3] = [Self::User, Self::Splice, Self::SkMsg];
 
     /// Its name in metrics and logs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
             Self::Splice => "splice",
+            Self::SkMsg => "sk_msg",
         }
     }
 }
@@ -117,6 +121,7 @@ impl Record {
             watch: None,
             streamed: Streamed::default(),
             moved: Moved::default(),
+            path: Path::User,
         }
     }
 
@@ -173,9 +178,12 @@ impl Record {
         false
     }
 
-    /// A part of the answer went by below the sockets. Its last chunks are looked at
-    /// for what the engine says there of tokens.
-    pub(crate) fn moved(&mut self, moved: &Moved) {
+    /// A part of the answer went by without us. Its last chunks are looked at for what
+    /// the engine says there of tokens.
+    pub(crate) fn moved(&mut self, moved: &Moved, path: Path) {
+        if moved.bytes > 0 {
+            self.path = path;
+        }
         let before = self.watched_tokens();
         if let Some(watch) = &mut self.watch {
             for tail in &moved.tails {
@@ -192,11 +200,6 @@ impl Record {
 
     fn watched_tokens(&self) -> u64 {
         self.watch.as_ref().map_or(0, Watch::content_events)
-    }
-
-    /// How most of the answer's bytes went.
-    fn path(&self) -> Path {
-        if self.moved.bytes > 0 { Path::Splice } else { Path::User }
     }
 
     /// Whether the first token has been seen, or two events that are not known to have
@@ -271,7 +274,7 @@ impl Record {
         metrics.duration.observe(duration.as_secs_f64());
         metrics.response_bytes.observe(self.response_bytes as f64);
         if self.watch.is_some() {
-            metrics.answers[self.path() as usize].inc();
+            metrics.answers[self.path as usize].inc();
         }
         self.observe_tokens(metrics, duration);
     }
@@ -334,7 +337,7 @@ impl Record {
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,
             output_tokens: (output > 0).then_some(u64::from(output)),
-            path: self.path().name(),
+            path: self.path.name(),
         });
     }
 }

@@ -6,12 +6,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use gateway_common::splice::MARK_UPSTREAM;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
 use super::upstream::AttemptError;
+use crate::carrier::Carriers;
 use crate::endpoint::Endpoint;
+use crate::sk_msg::Upstream;
 
 /// See the module.
 #[derive(Debug)]
@@ -21,7 +24,8 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Connects to `endpoint` within `limit`, TLS included.
+    /// Connects to `endpoint` within `limit`, TLS included, so that `carriers` may carry
+    /// what comes from there.
     ///
     /// # Errors
     ///
@@ -29,17 +33,17 @@ impl Transport {
     pub(crate) async fn open(
         endpoint: &Endpoint,
         limit: Duration,
-        mark: Option<Mark>,
-    ) -> Result<Self, AttemptError> {
+        carriers: &Carriers,
+    ) -> Result<(Self, Option<Upstream>), AttemptError> {
         let opening = async {
-            let stream = match endpoint.socket_address() {
-                Some(address) => connect(address, mark).await?,
-                None => TcpStream::connect((endpoint.host(), endpoint.port())).await?,
+            let (stream, local) = match endpoint.socket_address() {
+                Some(address) => connect(address, carriers).await?,
+                None => (TcpStream::connect((endpoint.host(), endpoint.port())).await?, None),
             };
             stream.set_nodelay(true)?;
             match endpoint.tls() {
-                None => Ok(Self::Plain(stream)),
-                Some(tls) => Ok(Self::Tls(Box::new(tls.connect(stream).await?))),
+                None => Ok((Self::Plain(stream), local)),
+                Some(tls) => Ok((Self::Tls(Box::new(tls.connect(stream).await?)), None)),
             }
         };
         match tokio::time::timeout(limit, opening).await {
@@ -71,18 +75,21 @@ impl Transport {
     }
 }
 
-/// What the kernel programs know our connections by.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Mark(pub(crate) u32);
-
-async fn connect(address: SocketAddr, mark: Option<Mark>) -> io::Result<TcpStream> {
-    let Some(Mark(mark)) = mark else { return TcpStream::connect(address).await };
+async fn connect(
+    address: SocketAddr,
+    carriers: &Carriers,
+) -> io::Result<(TcpStream, Option<Upstream>)> {
+    if !carriers.any() {
+        return Ok((TcpStream::connect(address).await?, None));
+    }
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    socket2::SockRef::from(&socket).set_mark(mark)?;
-    socket.connect(address).await
+    // The kernel programs know our connections by it.
+    socket2::SockRef::from(&socket).set_mark(MARK_UPSTREAM)?;
+    let local = carriers.sk_msg.as_ref().and_then(|maps| maps.want(&socket));
+    Ok((socket.connect(address).await?, local))
 }
 
 impl AsyncRead for Transport {

@@ -18,9 +18,11 @@ use bytes::{Buf, BytesMut};
 use gateway_core::http1::{HeadError, ResponseHead};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::transport::{Mark, Transport};
+use super::transport::Transport;
+use crate::carrier::Carriers;
 use crate::endpoint::Endpoint;
-use crate::splice::{Bound, Splicer};
+use crate::sk_msg::Upstream;
+use crate::splice::Bound;
 
 /// Room for one read: several small chunks, or a slice of a large answer.
 const READ_BYTES: usize = 16 * 1024;
@@ -60,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) received: u64,
     /// The kernel's end of it, where answers may be spliced.
     pub(crate) bound: Option<Bound>,
+    /// The same, where what endpoints on this node send may go straight to clients.
+    pub(crate) local: Option<Upstream>,
 }
 
 impl Connection {
@@ -71,14 +75,14 @@ impl Connection {
     pub(crate) async fn open(
         endpoint: &Endpoint,
         limit: Duration,
-        splicer: Option<&Arc<Splicer>>,
+        carriers: &Carriers,
     ) -> Result<Self, AttemptError> {
-        let mark = splicer.map(|_| Mark(gateway_common::splice::MARK_UPSTREAM));
-        let transport = Transport::open(endpoint, limit, mark).await?;
+        let (transport, local) = Transport::open(endpoint, limit, carriers).await?;
+        let splicer = carriers.splicer.as_ref();
         let bound = splicer.zip(transport.plain()).and_then(|(splicer, stream)| {
             splicer.bind_endpoint(stream.local_addr().ok()?, stream.peer_addr().ok()?)
         });
-        Ok(Self { transport, buffer: BytesMut::new(), reused: false, received: 0, bound })
+        Ok(Self { transport, buffer: BytesMut::new(), reused: false, received: 0, bound, local })
     }
 
     /// Whether the endpoint may be asked for something else: not while it may have to
@@ -104,6 +108,9 @@ impl Connection {
     /// An engine may answer, or close, before it has read everything (a body it
     /// finds too large); then writing stops and the answer counts.
     pub(crate) async fn send(&mut self, head: &[u8], body: &[u8]) -> io::Result<Sent> {
+        if let Some(local) = &self.local {
+            local.begin(self.received);
+        }
         let all = head.len() + body.len();
         let mut written = 0;
         while written < all {

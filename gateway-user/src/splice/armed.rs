@@ -185,19 +185,12 @@ impl Armed {
         let flow = self.splicer.flows.read(self.flow);
         let tails = self.splicer.tails.read(self.flow);
         let kept = flow.chunks.min(u64::from(TAIL_CHUNKS)) as u32;
-        let tails = (0..kept)
-            .map(|back| {
-                let place = (flow.tail.wrapping_sub(kept - back) % TAIL_CHUNKS) as usize;
-                let length = (tails.lengths[place] as usize).min(tails.bytes[place].len());
-                tails.bytes[place][..length].to_vec()
-            })
-            .collect();
         Moved {
             bytes: flow.bytes,
             data: flow.data,
             chunks: flow.chunks,
             span: Duration::from_nanos(flow.last_ns.saturating_sub(flow.first_ns)),
-            tails,
+            tails: tails.last(flow.tail, kept),
         }
     }
 }

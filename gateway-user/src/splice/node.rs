@@ -18,6 +18,7 @@ use super::{Splicer, trial};
 use crate::kernel::apart::apart;
 use crate::kernel::steer::{Picked, Picks, Steering};
 use crate::kernel::{self, AtExit, Kernel};
+use crate::sk_msg::{self, Fionread, SkMsg};
 
 /// Nodes of this process, by where their maps are pinned. Several daemons in one
 /// process, as tests have them, share one.
@@ -31,6 +32,7 @@ pub(crate) struct Node {
     /// What the self-test of the splice has found.
     trial: String,
     steering: OnceLock<Result<Arc<Picks>, String>>,
+    sk_msg: OnceLock<Result<(Arc<SkMsg>, Fionread), String>>,
     /// Daemons that have not left.
     users: AtomicUsize,
     /// Interfaces that take no programs, so that each is told once.
@@ -66,6 +68,7 @@ impl Node {
             splicer: tried.map(|(_, splicer)| splicer),
             trial,
             steering: OnceLock::new(),
+            sk_msg: OnceLock::new(),
             users: AtomicUsize::new(1),
             refused: Mutex::default(),
         });
@@ -117,6 +120,42 @@ impl Node {
         }
     }
 
+    /// Attaches the programs that move answers from socket to socket, and tries them;
+    /// once, by whichever daemon asks first.
+    pub(crate) fn start_sk_msg(&self) {
+        self.sk_msg.get_or_init(|| {
+            let start = Instant::now();
+            let mut kernel = lock(&self.kernel);
+            let started = start_sk_msg(&mut kernel);
+            let spent = start.elapsed().as_millis();
+            let state = match &started {
+                Ok((_, Fionread::Right)) => {
+                    PathState::new(PathState::ON, &format!("self-test passed in {spent} ms"))
+                }
+                Ok((_, Fionread::Wrong)) => PathState::new(
+                    PathState::ON,
+                    &format!("bytes are right ({spent} ms), FIONREAD is wrong: only for pools that accept it"),
+                ),
+                Err(why) => PathState::new(PathState::OFF, why),
+            };
+            kernel.describe_path(PathState::SK_MSG, &state);
+            started
+        });
+    }
+
+    /// What came of it; `None` when nobody asked for it.
+    pub(crate) fn sk_msg(&self) -> Option<Result<(&Arc<SkMsg>, Fionread), &str>> {
+        let started = self.sk_msg.get()?;
+        Some(started.as_ref().map(|(maps, fionread)| (maps, *fionread)).map_err(String::as_str))
+    }
+
+    /// The maps of moving from socket to socket, for a pool that does or does not accept
+    /// that enrolled sockets are told nothing by `FIONREAD`.
+    pub(crate) fn sk_msg_for(&self, accepts: bool) -> Option<&Arc<SkMsg>> {
+        let (maps, fionread) = self.sk_msg()?.ok()?;
+        (accepts || fionread == Fionread::Right).then_some(maps)
+    }
+
     /// The maps of splicing, if the programs have them.
     pub(crate) fn splicer(&self) -> Option<&Arc<Splicer>> {
         self.splicer.as_ref().ok()
@@ -146,6 +185,20 @@ impl Node {
             }
         }
         splicer.set_doors(lock(&self.kernel).doors());
+    }
+}
+
+/// Attaches and tries what moves answers from socket to socket.
+fn start_sk_msg(kernel: &mut Kernel) -> Result<(Arc<SkMsg>, Fionread), String> {
+    let cgroup = std::env::var_os(kernel::CGROUP_VARIABLE).map(PathBuf::from);
+    kernel.attach_sk_msg(cgroup.as_deref()).map_err(|error| whole(&error))?;
+    let maps = SkMsg::new(&kernel.maps()).map_err(|error| whole(&error))?;
+    match sk_msg::trial::run(&maps) {
+        Ok(fionread) => Ok((maps, fionread)),
+        Err(error) => {
+            kernel.detach_sk_msg();
+            Err(format!("self-test failed: {error}"))
+        }
     }
 }
 

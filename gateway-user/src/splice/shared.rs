@@ -12,7 +12,7 @@ use aya::Pod;
 use aya::maps::MapData;
 
 /// The protocol has stores that must be seen in order; its cost per answer is nothing.
-pub(super) const ORDER: Ordering = Ordering::SeqCst;
+pub(crate) const ORDER: Ordering = Ordering::SeqCst;
 
 /// Offsets of the fields of [`gateway_common::splice::Slot`] that are used one by one.
 pub(super) mod slot {
@@ -42,7 +42,7 @@ pub(super) mod flow {
 
 /// An array map in this process's memory.
 #[derive(Debug)]
-pub(super) struct Shared<T> {
+pub(crate) struct Shared<T> {
     base: NonNull<u8>,
     bytes: usize,
     length: u32,
@@ -61,7 +61,7 @@ impl<T> Shared<T> {
     /// # Errors
     ///
     /// The map was not made for it (`BPF_F_MMAPABLE`), or there is no address space.
-    pub(super) fn map(array: &MapData, length: u32) -> io::Result<Self>
+    pub(crate) fn map(array: &MapData, length: u32) -> io::Result<Self>
     where
         T: Pod,
     {
@@ -86,21 +86,21 @@ impl<T> Shared<T> {
     }
 
     /// A field of four bytes at `offset`.
-    pub(super) fn u32_at(&self, index: u32, offset: usize) -> &AtomicU32 {
+    pub(crate) fn u32_at(&self, index: u32, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= size_of::<T>() && offset.is_multiple_of(4));
         // SAFETY: within the element, aligned, and mapped as long as `self` lives.
         unsafe { AtomicU32::from_ptr(self.element(index).add(offset).cast().as_ptr()) }
     }
 
     /// A field of eight bytes at `offset`.
-    pub(super) fn u64_at(&self, index: u32, offset: usize) -> &AtomicU64 {
+    pub(crate) fn u64_at(&self, index: u32, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= size_of::<T>() && offset.is_multiple_of(8));
         // SAFETY: as in `u32_at`.
         unsafe { AtomicU64::from_ptr(self.element(index).add(offset).cast().as_ptr()) }
     }
 
     /// A copy; single fields may be newer than others.
-    pub(super) fn read(&self, index: u32) -> T
+    pub(crate) fn read(&self, index: u32) -> T
     where
         T: Pod,
     {
@@ -109,7 +109,7 @@ impl<T> Shared<T> {
     }
 
     /// Replaces an element that nobody else uses.
-    pub(super) fn write(&self, index: u32, value: &T)
+    pub(crate) fn write(&self, index: u32, value: &T)
     where
         T: Pod,
     {

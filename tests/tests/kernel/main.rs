@@ -20,6 +20,7 @@ mod ends;
 mod links;
 mod shapes;
 mod site;
+mod sockets;
 mod story;
 mod streams;
 mod wires;
@@ -33,6 +34,13 @@ macro_rules! on_every_path {
             $(#[test]
             fn $scenario() {
                 super::$scenario(crate::Datapath::User);
+            })+
+        }
+
+        mod sk_msg {
+            $(#[test]
+            fn $scenario() {
+                super::$scenario(crate::Datapath::SkMsg);
             })+
         }
 

@@ -17,6 +17,7 @@ use super::story::Story;
 /// Who moves the bytes of a streamed answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Datapath {
+    SkMsg,
     Splice,
     User,
 }
@@ -35,6 +36,7 @@ impl Datapath {
     /// Its name in metrics.
     fn name(self) -> &'static str {
         match self {
+            Self::SkMsg => "sk_msg",
             Self::Splice => "splice",
             Self::User => "user",
         }
@@ -43,6 +45,8 @@ impl Datapath {
     /// What the pool is told, as YAML.
     fn pool(self) -> &'static str {
         match self {
+            // The scripted engine does not ask how much there is to read.
+            Self::SkMsg => "  datapath: sk_msg\n  acceptBrokenFionread: true\n",
             Self::Splice => "  datapath: splice\n",
             Self::User => "  datapath: user\n",
         }
@@ -178,7 +182,7 @@ fn asked_by(body: &[u8]) -> u64 {
 }
 
 /// Answers each request on this connection with the next story, until the last.
-pub(crate) async fn tell_all(mut exchange: Exchange, stories: Vec<Story>) {
+pub(crate) async fn tell_all(mut exchange: Exchange, stories: Vec<Story>) -> Exchange {
     let count = stories.len();
     for (number, story) in stories.into_iter().enumerate() {
         story.tell(&mut exchange).await;
@@ -186,6 +190,7 @@ pub(crate) async fn tell_all(mut exchange: Exchange, stories: Vec<Story>) {
             assert!(exchange.read_head().await, "the gateway closed before request {number}");
         }
     }
+    exchange
 }
 
 /// The daemon's configuration; it is neither to try again nor to look at engines by itself.

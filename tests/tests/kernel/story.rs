@@ -76,6 +76,19 @@ impl Story {
         exchange.send(END).await;
     }
 
+    /// An answer of which every chunk is heard before the next one is told.
+    pub(crate) async fn tell_in_step(&self, exchange: &mut Exchange, client: &mut RawClient) {
+        exchange.body().await;
+        exchange.send(EVENTS).await;
+        self.hear_head_and(client, 0).await;
+        for number in 0..self.chunks {
+            exchange.send(&self.frame(number)).await;
+            self.hear_chunk(client, number).await;
+        }
+        exchange.send(END).await;
+        self.hear_rest(client, self.chunks).await;
+    }
+
     /// Reads an answer and compares every byte of it.
     pub(crate) async fn hear(&self, client: &mut RawClient) {
         self.hear_head_and(client, 0).await;

@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "what fails in a helper fails its test")]
 
 use aya::maps::{Array, HashMap, MapData};
-use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+
+use aya::programs::{SchedClassifier, SkMsg, SockOps, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader, Pod};
 use gateway_common::splice::{Handshake, Listener, Tuple};
 
@@ -56,6 +58,8 @@ impl Programs {
         for name in ["splice_in", "splice_out"] {
             classifier(&mut ebpf, name).load().unwrap();
         }
+        sk_msg(&mut ebpf).load().unwrap();
+        sock_ops(&mut ebpf).load().unwrap();
         Some(Self(ebpf))
     }
 
@@ -104,6 +108,14 @@ impl Programs {
     }
 }
 
+fn sk_msg(ebpf: &mut Ebpf) -> &mut SkMsg {
+    ebpf.program_mut("sk_msg_move").unwrap().try_into().unwrap()
+}
+
+fn sock_ops(ebpf: &mut Ebpf) -> &mut SockOps {
+    ebpf.program_mut("sk_msg_enrol").unwrap().try_into().unwrap()
+}
+
 fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
     ebpf.program_mut(name).unwrap().try_into().unwrap()
 }
@@ -111,11 +123,40 @@ fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
 #[test]
 fn the_verifier_is_done_with_each_program_in_good_time() {
     let Some(mut programs) = Programs::load() else { return };
-    for name in ["splice_in", "splice_out"] {
-        let steps = classifier(&mut programs.0, name).info().unwrap().verified_instruction_count();
+    let ebpf = &mut programs.0;
+    let infos = [
+        classifier(ebpf, "splice_in").info().unwrap(),
+        classifier(ebpf, "splice_out").info().unwrap(),
+        sk_msg(ebpf).info().unwrap(),
+        sock_ops(ebpf).info().unwrap(),
+    ];
+    for info in infos {
+        let name = info.name_as_str().unwrap();
+        let steps = info.verified_instruction_count();
         println!("{name}: {steps:?} steps");
         assert!(steps.is_none_or(|steps| steps < MOST_STEPS), "{name}: {steps:?} steps");
     }
+}
+
+/// The kernel has no `BPF_PROG_TEST_RUN` for these two kinds, so that they are tested with
+/// real sockets only (`tests/tests/kernel`).
+#[test]
+fn programs_of_sockets_cannot_be_run_one_by_one() {
+    let Some(mut programs) = Programs::load() else { return };
+    let run = |fd: BorrowedFd<'_>| {
+        let mut attributes = [0_u32; 20];
+        attributes[0] = fd.as_raw_fd().cast_unsigned();
+        // SAFETY: the beginning of the attributes of this command, all else zero; the kernel
+        // is told how long they are.
+        let done = unsafe {
+            libc::syscall(libc::SYS_bpf, 10, attributes.as_mut_ptr(), size_of_val(&attributes))
+        };
+        (done, std::io::Error::last_os_error().raw_os_error())
+    };
+    // `ENOTSUPP`, which is the kernel's own.
+    let refused = (-1, Some(524));
+    assert_eq!(run(sk_msg(&mut programs.0).fd().unwrap().as_fd()), refused);
+    assert_eq!(run(sock_ops(&mut programs.0).fd().unwrap().as_fd()), refused);
 }
 
 #[test]

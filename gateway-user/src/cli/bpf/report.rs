@@ -13,6 +13,7 @@ use gateway_common::steer::{BEAT_LASTS_NS, Beat, Counters, ENDPOINTS, Endpoint, 
 use serde::Serialize;
 
 use super::flows::{self, Flows};
+use super::sk_msg::{self, Streams};
 use crate::kernel::{self, pins, steer};
 
 /// Everything `bpf status` tells; its JSON has these names.
@@ -45,6 +46,7 @@ pub(super) struct InKernel {
     pub(super) counts: Vec<Count>,
     /// Packets of armed answers that went through the daemon, by reason.
     pub(super) stops: Vec<Count>,
+    pub(super) sk_msg: Streams,
 }
 
 /// A path, and what has become of it.
@@ -125,6 +127,7 @@ fn in_kernel(root: &Path, maps: &Path, most: usize) -> Result<InKernel> {
         flows,
         counts,
         stops,
+        sk_msg: sk_msg::read(maps, most)?,
     })
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::flows::{FlowRow, Flows};
 use super::report::{Count, Heartbeat, InKernel, Report};
+use super::sk_msg::Streams;
 use crate::cli::table::table;
 
 /// The whole report, for people.
@@ -26,6 +27,9 @@ pub(super) fn show(report: &Report) -> String {
     text.push_str(&flows(&kernel.flows));
     push(&mut text, &counts("COUNTED", &kernel.counts));
     push(&mut text, &counts("NOT MOVED", &kernel.stops));
+    text.push_str(&streams(&kernel.sk_msg));
+    push(&mut text, &counts("SK_MSG COUNTED", &kernel.sk_msg.counts));
+    push(&mut text, &counts("SK_MSG NOT MOVED", &kernel.sk_msg.stops));
     text
 }
 
@@ -115,6 +119,25 @@ fn flow(flow: &FlowRow) -> Vec<String> {
         number(flow.idle_ms),
         flow.stop.to_owned(),
     ]
+}
+
+fn streams(streams: &Streams) -> String {
+    let mut text = String::new();
+    if streams.shown.is_empty() && streams.more == 0 {
+        return text;
+    }
+    let head = ["STREAM", "ENDPOINT'S SOCKET", "ARMED", "CHUNKS", "BYTES", "NOT MOVED"];
+    let mut rows = vec![row(head)];
+    rows.extend(streams.shown.iter().map(|stream| {
+        let armed = if stream.armed { "yes" } else { "no" };
+        let (chunks, bytes) = (stream.chunks.to_string(), stream.bytes.to_string());
+        row([&stream.stream.to_string(), &stream.socket, armed, &chunks, &bytes, stream.stop])
+    }));
+    push(&mut text, &rows);
+    if streams.more > 0 {
+        let _ = writeln!(text, "and {} more", streams.more);
+    }
+    text
 }
 
 #[cfg(test)]

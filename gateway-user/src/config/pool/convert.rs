@@ -73,6 +73,7 @@ impl PoolConfig {
             debug_headers,
             delayed_acks: delayed_acks(raw, engine),
             datapath: raw.datapath,
+            accept_broken_fionread: raw.accept_broken_fionread,
             steering: steering::steering(raw)?,
         })
     }

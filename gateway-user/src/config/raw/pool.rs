@@ -55,6 +55,8 @@ pub(crate) struct Pool {
     pub(crate) delayed_acks: Option<Switch>,
     /// How streamed answers go to clients.
     pub(crate) datapath: Datapath,
+    /// Whether `sk_msg` may be used where the kernel then answers `FIONREAD` with 0.
+    pub(crate) accept_broken_fionread: bool,
     /// IPv4 address and port that clients on this node connect to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) virtual_ip: Option<At<String>>,
@@ -92,6 +94,7 @@ impl Default for Pool {
             api_key: None,
             delayed_acks: None,
             datapath: Datapath::default(),
+            accept_broken_fionread: false,
             virtual_ip: None,
             mode: None,
         }

@@ -116,7 +116,9 @@ impl Way {
             Self::Routed | Self::Envoy | Self::Nginx => "",
             Self::User => "  failureMode: FailOpen\n  datapath: user\n",
             Self::Splice => "  failureMode: FailOpen\n  datapath: splice\n",
-            Self::SkMsg => "  failureMode: FailOpen\n  datapath: sk_msg\n",
+            Self::SkMsg => {
+                "  failureMode: FailOpen\n  datapath: sk_msg\n  acceptBrokenFionread: true\n"
+            }
             Self::Connect => {
                 "  failureMode: FailOpen\n  datapath: user\n  virtualIp: 127.1.0.1:8080\n  mode: connection\n"
             }
