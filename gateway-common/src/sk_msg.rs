@@ -195,17 +195,17 @@ impl Stop {
     /// What to call the reason of this number.
     #[must_use]
     pub const fn name(code: u32) -> &'static str {
-        const NAMES: [&str; STOPS] = [
-            "-",
-            "chunk cut in two",
-            "last chunk",
-            "framing",
-            "too much at once",
-            "credit used up",
-            "client gone",
-            "taken back",
-        ];
-        if (code as usize) < STOPS { NAMES[code as usize] } else { "?" }
+        match code {
+            0 => "none",
+            1 => "cut chunk",
+            2 => "last chunk",
+            3 => "unusual framing",
+            4 => "many chunks",
+            5 => "no credit",
+            6 => "client gone",
+            7 => "taken back",
+            _ => "unknown",
+        }
     }
 }
 

@@ -68,6 +68,7 @@ pub(crate) fn run(options: &Test) -> Result<()> {
         Tier::Datapath => {
             tally += rust::run(rust::Scope::Datapath, filter)?;
             tally += rust::run(rust::Scope::Network, filter)?;
+            tally += rust::run(rust::Scope::Sockets, filter)?;
         }
         Tier::Engines => tally += engines::Engines::install()?.run(filter)?,
         Tier::InProcess => tally += rust::run(rust::Scope::Scenarios, filter)?,

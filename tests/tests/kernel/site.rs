@@ -34,7 +34,7 @@ pub(crate) struct Site {
 
 impl Datapath {
     /// Its name in metrics.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::SkMsg => "sk_msg",
             Self::Splice => "splice",

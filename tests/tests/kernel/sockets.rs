@@ -1,6 +1,7 @@
 //! From socket to socket: what is particular to it.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +14,7 @@ use gateway_tests::net::{Namespace, Network, Room};
 use gateway_tests::wait::{eventually, soon};
 use inference_gateway::kernel;
 
-use super::scripted::{END, EVENTS, Scripted};
+use super::scripted::{END, EVENTS, Exchange, Scripted};
 use super::site::{Datapath, Site, config, request};
 use super::story::{Length, Story};
 
@@ -89,6 +90,86 @@ fn an_endpoint_never_waits_for_a_client_that_reads_nothing_but_for_the_daemon() 
         }
     });
     site.assert_taken(Datapath::SkMsg);
+}
+
+/// A configuration file that is removed in the end.
+struct File(PathBuf);
+
+impl File {
+    /// Replaces the content at one stroke.
+    fn write(&self, yaml: &str) {
+        let next = self.0.with_extension("next");
+        std::fs::write(&next, yaml).unwrap();
+        std::fs::rename(&next, &self.0).unwrap();
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_reload_sends_new_answers_another_way_and_leaves_those_that_are_on_theirs() {
+    let paths = [Datapath::SkMsg, Datapath::Splice, Datapath::User, Datapath::SkMsg];
+    if !Datapath::SkMsg.is_here() {
+        return;
+    }
+    let Some(net) = Network::for_test(1) else { return };
+    let [client, pod, operator] =
+        [&net.client, &net.pods[0].namespace, &net.gateway].map(|place| Room::new(place, 1));
+    let (client, pod, operator) = (client.unwrap(), pod.unwrap(), operator.unwrap());
+    let mut engine = pod.block_on(Scripted::start_at(net.pods[0].address()));
+    let yaml = |path| config(path, (net.front(), 0).into(), &[engine.addr]);
+    let place = std::env::temp_dir().join(format!("gateway-sockets-{}.yaml", std::process::id()));
+    let file = File(place);
+    file.write(&yaml(paths[0]));
+    let yamls = paths.map(yaml);
+    let gateway = net.gateway.run(|| Gateway::from_file(&file.0)).unwrap();
+    let metric = |series: &str| operator.block_on(soon(gateway.metric(series))).unwrap();
+    let answers = |path: Datapath| {
+        metric(&format!("inference_gateway_answers_total{{path=\"{}\",pool=\"p\"}}", path.name()))
+    };
+    let story = Story::of(1, 300);
+    let begin = async |client: &mut RawClient, exchange: &mut Exchange| {
+        exchange.body().await;
+        exchange.send(EVENTS).await;
+        story.hear_head_and(client, 0).await;
+        for number in 0..150 {
+            exchange.send(&story.frame(number)).await;
+            story.hear_chunk(client, number).await;
+        }
+    };
+    let end = async |client: &mut RawClient, exchange: &mut Exchange| {
+        for number in 150..story.chunks {
+            exchange.send(&story.frame(number)).await;
+            story.hear_chunk(client, number).await;
+        }
+        exchange.send(END).await;
+        story.hear_rest(client, story.chunks).await;
+        gateway.idle().await;
+    };
+    for (number, path) in paths.into_iter().enumerate() {
+        let before = answers(path);
+        let (mut heard, mut told) = client.block_on(async {
+            let mut client = soon(RawClient::connect(gateway.addr())).await.unwrap();
+            client.send(&request()).await.unwrap();
+            let mut exchange = engine.exchange().await;
+            begin(&mut client, &mut exchange).await;
+            (client, exchange)
+        });
+        // In the middle of the answer.
+        if let Some(next) = yamls.get(number + 1) {
+            file.write(next);
+            let reloads = "inference_gateway_config_reloads_total{result=\"ok\"}";
+            let before = number as f64;
+            let reloaded = async { while gateway.metric(reloads).await.unwrap() <= before {} };
+            operator.block_on(soon(reloaded));
+        }
+        client.block_on(end(&mut heard, &mut told));
+        assert!(answers(path) > before, "answer {number} did not take the path {path:?}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(super) enum Scope {
     Network,
     /// All tests and examples of all crates.
     Everything,
+    /// The same, with answers that go from socket to socket.
+    Sockets,
     /// The scenarios of the `tests` crate.
     Scenarios,
     /// Each crate's own tests and examples.
@@ -31,7 +33,9 @@ pub(super) fn run(scope: Scope, filter: Option<&str>) -> Result<Tally> {
     let selections: &[&[&str]] = match scope {
         Scope::Datapath => &[&["--package", "gateway-tests", "--test", "kernel"]],
         Scope::Everything => &[&["--workspace"]],
-        Scope::Network => &[&["--package", "gateway-tests", "--test", "wire", "--test", "fleet"]],
+        Scope::Network | Scope::Sockets => {
+            &[&["--package", "gateway-tests", "--test", "wire", "--test", "fleet"]]
+        }
         Scope::Scenarios => &[&["--package", "gateway-tests", "--test", "*"]],
         // Cargo runs the examples of documentation only by themselves.
         Scope::Units => &[&["--workspace", "--lib", "--bins"], &["--workspace", "--doc"]],
@@ -42,6 +46,10 @@ pub(super) fn run(scope: Scope, filter: Option<&str>) -> Result<Tally> {
         match scope {
             Scope::Datapath => drop(command.env("GATEWAY_TEST_SIZE", "full")),
             Scope::Network => drop(command.env("GATEWAY_TEST_PLACE", "network")),
+            Scope::Sockets => {
+                command.env("GATEWAY_TEST_PLACE", "network");
+                command.env("GATEWAY_TEST_DATAPATH", "sk_msg");
+            }
             Scope::Everything | Scope::Scenarios | Scope::Units => {}
         }
         if let Some(filter) = filter {

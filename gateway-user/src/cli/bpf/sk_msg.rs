@@ -98,6 +98,6 @@ mod tests {
         let on = Stream { word, state: Stream::ENROLLED, stop: 5, bytes: 9, ..Stream::default() };
         let row = stream_row(7, &on);
         assert_eq!((row.stream, &*row.socket, row.armed), (7, "enrolled", true));
-        assert_eq!((row.chunks, row.bytes, row.stop), (0, 9, "credit used up"));
+        assert_eq!((row.chunks, row.bytes, row.stop), (0, 9, "no credit"));
     }
 }
