@@ -48,9 +48,9 @@ static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 #[inline(always)]
 pub fn wanted(cookie: u64) -> Option<u32> {
     // SAFETY: copied at once; nobody changes an entry.
-    let stream = unsafe { WANTED.get(&cookie) }.copied()?;
+    let stream = unsafe { WANTED.get(cookie) }.copied()?;
     // The daemon may have given up meanwhile.
-    let _ = WANTED.remove(&cookie);
+    let _ = WANTED.remove(cookie);
     Some(stream)
 }
 
