@@ -165,17 +165,14 @@ impl Entrant {
         let mut command = network.gateway.command(&program.file);
         way.path().configure(&mut command, &home, &setting)?;
         let mut cgroup = (way == Way::Connect).then(Cgroup::new).transpose()?;
-        if let Some(cgroup) = &cgroup {
+        if let Some(cgroup) = &mut cgroup {
             command.env(CGROUP, cgroup.place());
+            // Before the daemon is started, which tries its steering by itself first.
+            cgroup.join()?;
         }
         let mut child = Child::spawn(way.name(), &mut command, &home.join("log"))?;
         network.gateway.run(|| child.wait_listening(listen, PATIENCE))?;
-        let mut target = listen;
-        if let Some(cgroup) = &mut cgroup {
-            // After the daemon was started: only the client is to be steered.
-            cgroup.join()?;
-            target = VIRTUAL;
-        }
+        let target = if cgroup.is_some() { VIRTUAL } else { listen };
         let running = Running { way, targets: vec![target], child: Some(child), _cgroup: cgroup };
         if target == VIRTUAL {
             running.explain(wait_steered(network))?;
