@@ -9,6 +9,7 @@ use fastrand::Rng;
 
 mod adversity;
 mod announced;
+mod cold;
 mod conversations;
 mod replay;
 
@@ -37,9 +38,14 @@ pub struct Entry {
 
 /// Every scenario.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [announced::ENTRIES, conversations::ENTRIES, adversity::ENTRIES, replay::ENTRIES]
-        .into_iter()
-        .flatten()
+    let groups = [
+        announced::ENTRIES,
+        conversations::ENTRIES,
+        adversity::ENTRIES,
+        cold::ENTRIES,
+        replay::ENTRIES,
+    ];
+    groups.into_iter().flatten()
 }
 
 /// Loads of the scenarios that goals are set on: from half idle to more than can be done.
