@@ -21,7 +21,9 @@ mod listings;
 mod membership;
 mod observe;
 mod pick;
+mod queue;
 mod rate;
+pub(crate) mod rendezvous;
 pub(crate) mod residency;
 mod room;
 pub(crate) mod row;
@@ -47,6 +49,7 @@ use ledger::Ledger;
 use listings::Listings;
 use pick::Scratch;
 use rate::Rate;
+use rendezvous::Company;
 use residency::Residency;
 use row::Row;
 use sessions::Sessions;
@@ -119,6 +122,9 @@ pub struct Pool {
     /// Mean prompt tokens of a request, cached ones included.
     typical_prompt: Option<f64>,
     finished: Rate,
+    company: Company,
+    /// Per slot, what stands for its endpoint in a draw.
+    lots: Vec<u64>,
     /// The next slot whose whole answers are looked after.
     hand: usize,
     scratch: Scratch,
@@ -151,6 +157,8 @@ impl Pool {
             typical_tokens: None,
             typical_prompt: None,
             finished: Rate::default(),
+            company: Company::default(),
+            lots: Vec::new(),
             hand: 0,
             scratch: Scratch::default(),
         }

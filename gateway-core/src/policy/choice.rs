@@ -35,6 +35,8 @@ pub(crate) struct Ballot<'a> {
     policy: &'a PolicySettings,
     candidates: &'a [u32],
     totals: &'a [f64],
+    /// The total from which on candidates are tied with the best.
+    floor: f64,
 }
 
 impl<'a> Ballot<'a> {
@@ -64,7 +66,11 @@ impl<'a> Ballot<'a> {
                 fill(totals, candidates, |slot| f64::from(u8::from(slot == turn)));
             }
         }
-        Self { policy, candidates, totals }
+        let floor = match policy {
+            PolicySettings::Predicted(_) => predicted::floor(scene, candidates, totals),
+            _ => totals.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        };
+        Self { policy, candidates, totals, floor }
     }
 
     /// Takes one candidate.
@@ -72,7 +78,7 @@ impl<'a> Ballot<'a> {
         if matches!(self.policy, PolicySettings::PowerOfTwo) {
             return self.duel(rng);
         }
-        let floor = self.floor();
+        let floor = self.floor;
         let tied = self.totals.iter().filter(|&&total| total >= floor).count();
         let mut skip = if tied > 1 { rng.usize(..tied) } else { 0 };
         for (&slot, &total) in self.candidates.iter().zip(self.totals) {
@@ -91,7 +97,7 @@ impl<'a> Ballot<'a> {
         let floor = if matches!(self.policy, PolicySettings::PowerOfTwo) {
             self.second_least()
         } else {
-            self.floor()
+            self.floor
         };
         let rated = self.candidates.iter().zip(self.totals);
         rated.filter(|(_, total)| **total >= floor).map(|(&slot, _)| slot).collect()
@@ -112,15 +118,6 @@ impl<'a> Ballot<'a> {
             self.candidates[second]
         } else {
             self.candidates[first]
-        }
-    }
-
-    /// The total from which on candidates are tied with the best.
-    fn floor(&self) -> f64 {
-        let best = self.totals.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        match self.policy {
-            PolicySettings::Predicted(_) => best - predicted::tolerance(best),
-            _ => best,
         }
     }
 

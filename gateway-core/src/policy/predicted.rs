@@ -49,6 +49,8 @@ pub(crate) struct Cost {
     pub(crate) ttft: f64,
     /// Price of slowing the answers that are running there.
     pub(crate) harm: f64,
+    /// Price of computing what another endpoint has.
+    pub(crate) duplication: f64,
     /// Loading the adapter, and waiting for a slot first.
     pub(crate) adapter: f64,
     /// Risk of preemption.
@@ -62,10 +64,11 @@ pub(crate) struct Cost {
 
 impl Cost {
     /// The parts by name, as an explanation shows them.
-    pub(crate) fn parts(&self) -> [(&'static str, f64); 6] {
+    pub(crate) fn parts(&self) -> [(&'static str, f64); 7] {
         [
             ("predicted-ttft", self.ttft),
             ("harm", self.harm),
+            ("duplication", self.duplication),
             ("adapter-load", self.adapter),
             ("preemption-risk", self.preemption),
             ("leave-session", self.session),
@@ -74,9 +77,19 @@ impl Cost {
     }
 
     pub(crate) fn total(&self) -> f64 {
-        (self.ttft + self.harm + self.adapter + self.preemption + self.session) * self.factor
+        let delays = self.ttft + self.harm + self.duplication;
+        (delays + self.adapter + self.preemption + self.session) * self.factor
     }
 }
+
+/// Price of duplicates for each request that waits for its first token.
+const PER_WAITING: f64 = 0.05;
+
+/// The same for each second of waiting beyond [`LONG_WAIT`].
+const PER_SECOND: f64 = 20.0;
+
+/// Waits up to this many seconds are usual.
+const LONG_WAIT: f64 = 2.0;
 
 /// KV-cache use from which on preemptions become likely.
 const TIGHT: f64 = 0.9;
@@ -87,14 +100,21 @@ const PER_SLACK: f64 = 1.0 / (1.0 - TIGHT);
 #[inline]
 pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -> Cost {
     let digest = scene.digest(slot);
-    let own = digest.per_token * f64::from(scene.uncached_tokens(slot));
+    let uncached = scene.expected_uncached(slot);
+    let own = digest.per_token * f64::from(uncached);
+    let duplicated = uncached.saturating_sub(scene.least_uncached());
     let load_adapter = scene.must_load_adapter(slot);
     let elsewhere = scene.session_home().is_some_and(|home| home != slot);
     Cost {
-        ttft: scene.predicted_ttft(slot),
+        ttft: digest.time_to_first_token(uncached, scene.seconds),
         // While the prompt is computed, every running answer waits: for it and for the step
         // that it starts.
         harm: settings.harm_price * f64::from(digest.batch) * (own + f64::from(digest.overhead)),
+        duplication: if duplicated == 0 {
+            0.0
+        } else {
+            duplicate_price(scene, slot) * digest.per_token * f64::from(duplicated)
+        },
         adapter: price(load_adapter, settings.adapter_load)
             + price(load_adapter && scene.must_await_adapter_slot(slot), settings.adapter_slot),
         preemption: preemption_risk(digest, scene.request.prompt_tokens)
@@ -102,6 +122,15 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
         session: price(elsewhere, settings.leave_session),
         factor: (1.0 - settings.exploration * f64::from(digest.doubt)) * scene.handicap(slot),
     }
+}
+
+/// Price of a second for which an endpoint computes what another one has in its cache, in
+/// seconds: those who wait there wait longer, and so do those who come next. Where the wait
+/// is long, computing anything twice makes it longer for good.
+fn duplicate_price(scene: &Scene<'_>, slot: u32) -> f64 {
+    let wait = scene.digest(slot).time_to_first_token(0, scene.seconds);
+    let waiting = scene.signs(slot).own_waiting;
+    PER_WAITING * waiting + PER_SECOND * (wait - LONG_WAIT).max(0.0)
 }
 
 fn price(due: bool, price: Duration) -> f64 {
@@ -131,8 +160,23 @@ pub(crate) fn rate(
     totals.extend(candidates.iter().map(|&slot| -cost(settings, scene, slot).total()));
 }
 
-/// Costs this close to the best are the same, and chance decides: predictions
-/// are not exact, and a herd is worse than a millisecond.
-pub(crate) fn tolerance(best: f64) -> f64 {
-    0.000_5 + 0.02 * best.abs()
+/// The total from which on candidates are as good as the best, and chance decides:
+/// predictions are not exact, and a herd is worse than a millisecond.
+///
+/// Where the best has nothing to do, more is forgiven: its next request will find it as
+/// fast, and who was measured a little faster must not get everything.
+pub(crate) fn floor(scene: &Scene<'_>, candidates: &[u32], totals: &[f64]) -> f64 {
+    let rated = candidates.iter().zip(totals);
+    let best = rated.max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(f64::NEG_INFINITY, |(&slot, &total)| {
+        let is_idle = scene.digest(slot).is_idle();
+        let (seconds, share) = if is_idle { IDLE_TIE } else { TIE };
+        total - seconds - share * total.abs()
+    })
 }
+
+/// Seconds, and share of the cost, within which candidates are tied.
+const TIE: (f64, f64) = (0.000_5, 0.02);
+
+/// The same where the best is idle.
+const IDLE_TIE: (f64, f64) = (0.005, 0.05);

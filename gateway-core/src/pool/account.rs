@@ -30,6 +30,11 @@ impl Pool {
         self.prompt_computed(&entry);
         if entry.lesson == Lesson::FirstToken {
             self.learn(&entry, now);
+        } else {
+            let slot = entry.slot as usize;
+            self.close_batch(slot, now);
+            self.rows[slot].begin_step(now);
+            self.refresh(slot);
         }
     }
 
@@ -78,10 +83,9 @@ impl Pool {
     fn prompt_computed(&mut self, entry: &Entry) {
         let slot = entry.slot as usize;
         let fresh = entry.reading == self.endpoints[slot].reading;
-        let own = &mut self.rows[slot].own;
-        own.prefilling = own.prefilling.saturating_sub(1);
-        own.prefill_tokens = own.prefill_tokens.saturating_sub(u64::from(entry.tokens));
-        own.fresh_tokens += u64::from(entry.tokens);
+        let row = &mut self.rows[slot];
+        row.dequeue(entry.tokens, entry.picked);
+        let own = &mut row.own;
         if fresh {
             own.fresh_waiting = own.fresh_waiting.saturating_sub(1);
             own.fresh_running += 1;
@@ -154,8 +158,9 @@ impl Pool {
             if let Some(entry) = open.filter(|entry| entry.stage == Stage::Prefill) {
                 entry.stage = Stage::Decode;
                 let entry = entry.clone();
-                self.rows[slot].busy_since = now;
                 self.prompt_computed(&entry);
+                self.rows[slot].begin_step(now);
+                self.refresh(slot);
             }
         }
     }

@@ -16,6 +16,15 @@ use crate::time::Time;
 /// network's jitter.
 const TOGETHER: Duration = Duration::from_millis(4);
 
+/// How much a step that left prompts behind counts against what was known of the limit.
+const LIMIT_SHARE: f64 = 0.3;
+
+/// How much the limit grows with a step that reached it and left nothing behind.
+const LIMIT_GROWTH: f64 = 1.5;
+
+/// A limit beyond this is none.
+const MOST_LIMITED: f64 = 256.0;
+
 /// Prompts whose first tokens came together.
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
@@ -27,8 +36,28 @@ pub(super) struct Batch {
     features: Features,
     /// Seconds that they should have taken one by one, others' share included.
     work: f64,
+    /// Prompts of which it has told.
+    count: u32,
+    /// Prompts that were there when the engine began.
+    eligible: u32,
     /// What the first of them found.
     found: Found,
+}
+
+impl Batch {
+    /// Learns how many prompts one step computes: fewer than were there, or at least so many.
+    fn teach_limit(&self, limit: &mut f64) {
+        let count = f64::from(self.count);
+        if self.count < self.eligible {
+            let known = if limit.is_finite() { *limit } else { count };
+            *limit = known + LIMIT_SHARE * (count - known);
+        } else if count >= *limit {
+            *limit *= LIMIT_GROWTH;
+            if *limit > MOST_LIMITED {
+                *limit = f64::INFINITY;
+            }
+        }
+    }
 }
 
 impl Pool {
@@ -40,6 +69,7 @@ impl Pool {
         {
             batch.features[1] += entry.features[1];
             batch.work += entry.work;
+            batch.count += 1;
             return;
         }
         self.close_batch(slot, now);
@@ -48,10 +78,14 @@ impl Pool {
             since: row.busy_since.max(entry.picked),
             at: now,
             features: entry.features,
-            work: entry.work,
+            work: entry.work + entry.start,
+            count: 1,
+            // It has been taken out already.
+            eligible: row.own.stepping + 1,
             found: entry.found,
         });
-        row.busy_since = now;
+        row.begin_step(now);
+        self.refresh(slot);
     }
 
     /// Learns from the latest batch once it is complete.
@@ -63,6 +97,7 @@ impl Pool {
         let endpoint = &mut self.endpoints[slot];
         endpoint.pace.learn(seconds, batch.work);
         self.rows[slot].pace = endpoint.pace.factor();
+        batch.teach_limit(&mut self.rows[slot].step_limit);
         if batch.found == Found::Idle {
             endpoint.speed.learn(&batch.features, seconds, &typical, now);
             let weight = self.rows[slot].weight;

@@ -7,7 +7,6 @@
 //! settings; [`Pool::refresh`](super::Pool) is called whenever a row has changed.
 
 use super::row::Row;
-use crate::policy::speed::dot;
 use crate::time::Time;
 
 /// Whether an endpoint may serve, in two comparisons.
@@ -29,24 +28,29 @@ impl Gate {
     }
 }
 
-/// Least share of queued work that is taken as still to do.
+/// Least share of a step that is taken as still to do.
 const STILL_AHEAD: f64 = 0.2;
+
+/// Of the time by which a step is late, what each request that waits behind it adds.
+const LATE_SHARE: f64 = 0.1;
 
 /// What predictions are made from; seconds (moments, too: since the origin) and requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(align(64))]
 pub(crate) struct Digest {
-    /// Predicted time to first token of an empty prompt once the queue is worked off.
-    pub(crate) base: f64,
+    /// Predicted time to first token of an empty prompt once the current step has ended.
+    pub(crate) behind: f64,
     /// Further seconds per uncached prompt token.
     pub(crate) per_token: f64,
-    /// Seconds for working off the queue, from `busy_since` on; 0 and infinity
-    /// when there is none.
-    pub(crate) queued: f64,
-    pub(crate) busy_since: f64,
+    /// Since when own prompts are being computed; infinity when none is.
+    pub(crate) step_since: f64,
     /// Until when prompts of others are being computed.
     pub(crate) foreign_until: f64,
-    /// Of `base`, what starting any prompt adds to a step.
+    /// Seconds of the step that computes own prompts, from its beginning; 0 when none is.
+    pub(crate) step: f32,
+    /// Requests that wait for a later step.
+    pub(crate) waiting: f32,
+    /// What a request would add to the time of steps by starting one, its tokens aside.
     pub(crate) overhead: f32,
     /// Requests in the running batch, own ones where the engine does not tell.
     pub(crate) batch: f32,
@@ -65,18 +69,17 @@ impl Digest {
         let features = row.features(0);
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
         let promised = row.own.prefill_tokens as f64 * kv_per_token;
-        let (pace, queued, busy_since) = if row.has_queue() {
-            (row.pace.max(1.0), row.queued_work(typical_tokens), row.busy_since.seconds())
-        } else {
-            (1.0, 0.0, f64::INFINITY)
-        };
+        let queue = row.queue(typical_tokens);
+        let is_stepping = queue.step > 0.0;
         Self {
-            base: pace * dot(&row.speed, &features),
-            per_token: pace * row.speed[1] / 1e3,
-            queued,
-            busy_since,
+            behind: queue.waiting + queue.start,
+            per_token: queue.per_token,
+            step: queue.step as f32,
+            waiting: queue.count as f32,
+            step_since: if is_stepping { row.busy_since.seconds() } else { f64::INFINITY },
             foreign_until: row.foreign_until.seconds(),
-            overhead: row.speed[0] as f32,
+            // One that waits already has it started for all.
+            overhead: if row.own.prefilling > row.own.stepping { 0.0 } else { row.speed[0] as f32 },
             batch: features[2] as f32,
             kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
             kv_per_token: if row.kv_usage.is_some() { kv_per_token as f32 } else { 0.0 },
@@ -85,17 +88,27 @@ impl Digest {
         }
     }
 
+    /// Whether nobody is served there, as far as is known.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.step_since == f64::INFINITY && self.waiting < 0.5 && self.batch < 0.5
+    }
+
     /// Predicted time to first token at `now`, with `uncached` tokens to compute.
     ///
-    /// Work that should have been done by now and is not will take about as long again as
-    /// it is late: an endpoint that is stuck looks worse by the second. Work that should be
-    /// done any moment still counts a little, or an endpoint about to be free would
+    /// A step that should have ended by now and has not will take about as long again as
+    /// it is late, and longer with every request that waits behind it: an endpoint that is
+    /// stuck looks worse by the second, and worse with all it gets. A step that should
+    /// end any moment still counts a little, or an endpoint about to be free would
     /// be preferred to a free one.
     #[inline]
     pub(crate) fn time_to_first_token(&self, uncached: u32, now: f64) -> f64 {
-        let late = (now - self.busy_since).max(0.0) - self.queued;
-        let ahead = late.abs().max(STILL_AHEAD * self.queued);
-        ahead.max(self.foreign_until - now) + self.base + self.per_token * f64::from(uncached)
+        let elapsed = (now - self.step_since).max(0.0);
+        let step = f64::from(self.step);
+        let late = elapsed - step;
+        let again = late.max(0.0) * (1.0 + LATE_SHARE * f64::from(self.waiting));
+        let ahead = again.max(-late).max(STILL_AHEAD * step);
+        ahead.max(self.foreign_until - now) + self.behind + self.per_token * f64::from(uncached)
     }
 }
 

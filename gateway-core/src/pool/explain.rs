@@ -15,18 +15,14 @@ impl Pool {
     #[must_use]
     pub fn explain(&self, request: &RequestView<'_>, now: Time) -> Explanation {
         let mut scratch = Scratch::default();
-        let winners = if self.sift(request, now, &mut scratch.candidates).is_ok() {
-            self.match_prefix(request, &mut scratch.matched);
-            let scene = self.scene(request, &scratch.matched, now);
-            let mut totals = Vec::new();
-            let winners = self.ballot(&scene, &scratch.candidates, &mut totals).winners();
-            scratch.totals = totals;
-            winners
+        let longest = self.match_prefix(request, &mut scratch.matched);
+        let is_served = self.sift(request, now, &mut scratch.candidates).is_ok();
+        let scene = self.scene(request, &scratch.candidates, &scratch.matched, longest, now);
+        let winners = if is_served {
+            self.ballot(&scene, &scratch.candidates, &mut scratch.totals).winners()
         } else {
-            self.match_prefix(request, &mut scratch.matched);
             Vec::new()
         };
-        let scene = self.scene(request, &scratch.matched, now);
         let mut winners: Vec<_> = winners.iter().map(|&slot| scene.row(slot).id).collect();
         winners.sort_unstable();
         Explanation {

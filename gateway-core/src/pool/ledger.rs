@@ -25,6 +25,8 @@ pub(super) struct Entry {
     pub(super) features: Features,
     /// Seconds of work that end with its first token, others' share included.
     pub(super) work: f64,
+    /// Seconds of a step that starts prompts, their tokens aside.
+    pub(super) start: f64,
     pub(super) found: Found,
     /// Predicted time to first token, seconds.
     pub(super) predicted: f64,

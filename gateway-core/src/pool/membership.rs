@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::digest::{Digest, Gate, Signs};
 use super::endpoint::Endpoint;
 use super::row::Row;
-use super::{EndpointId, EndpointSpec, Pool};
+use super::{EndpointId, EndpointSpec, Pool, rendezvous};
 use crate::time::Time;
 
 impl Pool {
@@ -47,10 +47,12 @@ impl Pool {
         let id = EndpointId(self.next_id);
         self.next_id += 1;
         let row = Row::new(id, weight, now);
+        let lot = rendezvous::lot(&spec.name);
         let endpoint = Endpoint { name: spec.name.clone(), ..Endpoint::default() };
         let slot = if let Some(slot) = self.vacant.pop() {
             self.rows[slot as usize] = row;
             self.endpoints[slot as usize] = endpoint;
+            self.lots[slot as usize] = lot;
             slot
         } else {
             self.gates.push(Gate::of(&row));
@@ -58,6 +60,7 @@ impl Pool {
             self.signs.push(Signs::default());
             self.rows.push(row);
             self.endpoints.push(endpoint);
+            self.lots.push(lot);
             self.rows.len() as u32 - 1
         };
         self.by_name.insert(spec.name.clone(), slot);

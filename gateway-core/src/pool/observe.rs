@@ -27,6 +27,7 @@ impl Pool {
         endpoint.read = Some(now);
         read_adapters(&mut self.residency, slot as u32, &endpoint.signals, signals);
         endpoint.signals.clone_from(signals);
+        self.company.observe(signals, self.rows[slot].own.in_flight);
         let share = self.computed_share();
         take_reading(&mut self.rows[slot], signals, share, now);
         self.refresh_speed(slot, now);

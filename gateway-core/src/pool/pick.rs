@@ -51,7 +51,7 @@ impl Pool {
     ) -> Result<Pick, NoEndpoint> {
         self.sift(request, now, &mut scratch.candidates)?;
         let longest = self.match_prefix(request, &mut scratch.matched);
-        let scene = self.scene(request, &scratch.matched, now);
+        let scene = self.scene(request, &scratch.candidates, &scratch.matched, longest, now);
         let ballot = self.ballot(&scene, &scratch.candidates, &mut scratch.totals);
         let slot = ballot.choose(rng);
         let cached_tokens = scene.cached_tokens(slot);
@@ -64,7 +64,7 @@ impl Pool {
         let features = scene.features(slot);
         // Of others' requests in the queue, each of ours has its share to wait for.
         let others = row.foreign() / f64::from(row.own.prefilling + 1);
-        let typical = dot(&row.speed, &row.features(scene.typical_tokens as u32));
+        let typical = row.speed[1] / 1e3 * scene.typical_tokens;
         let foreign = row.foreign_until.since(now).as_secs_f64();
         let entry = Entry {
             serial: 0,
@@ -75,7 +75,8 @@ impl Pool {
             reading: self.endpoints[slot as usize].reading,
             picked: now,
             features,
-            work: dot(&row.speed, &features) + others * typical + foreign,
+            work: row.speed[1] * features[1] + others * typical + foreign,
+            start: dot(&row.speed, &row.features(0)),
             found: if row.has_queue() || foreign > 0.0 { Found::Queue } else { Found::Idle },
             predicted: scene.predicted_ttft(slot) + self.loading(&scene, slot),
             lesson,
@@ -118,7 +119,9 @@ impl Pool {
     pub(super) fn scene<'a>(
         &'a self,
         request: &'a RequestView<'a>,
+        candidates: &[u32],
         matched: &'a [u32],
+        longest: u32,
         now: Time,
     ) -> Scene<'a> {
         let home = request.session.and_then(|session| self.sessions.home(session));
@@ -130,6 +133,8 @@ impl Pool {
             digests: &self.digests,
             signs: &self.signs,
             matched,
+            longest,
+            rendezvous: self.rendezvous(request, candidates, longest),
             block_tokens: self.settings.prefix.block_tokens,
             max_blocks: self.settings.prefix.max_blocks,
             holders: request.adapter.and_then(|adapter| self.residency.holders(adapter)),
@@ -152,16 +157,9 @@ impl Pool {
         self.close_batch(slot as usize, now);
         let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
         let tokens = f64::from(entry.tokens);
-        let row = &mut self.rows[slot as usize];
-        if row.own.prefilling == 0 {
-            row.busy_since = now;
-        }
-        let own = &mut row.own;
-        own.in_flight += 1;
-        own.prefilling += 1;
-        own.prefill_tokens += u64::from(entry.tokens);
-        own.fresh_waiting += 1;
+        self.rows[slot as usize].enqueue(entry.tokens, now);
         self.endpoints[slot as usize].picks += 1;
+        self.company.count_pick();
         self.rotation.picked(slot);
         let typical = self.typical_tokens.get_or_insert(tokens);
         *typical += 0.02 * (tokens - *typical);

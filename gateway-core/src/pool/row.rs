@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use super::{EndpointId, EndpointState};
-use crate::policy::speed::{Coefficients, Features, PRIOR, dot};
+use crate::policy::speed::{Coefficients, Features, PRIOR};
 use crate::time::Time;
 
 /// Seconds of a decode step that no engine is much faster than.
@@ -57,8 +57,10 @@ pub(crate) struct Row {
     pub(crate) doubt: f64,
     /// How many times as long as at an idle endpoint queued work takes.
     pub(crate) pace: f64,
-    /// Since when the prompt at the head of the queue is being computed, as far as this
-    /// gateway sees: the last first token, or the pick that found no other of its requests.
+    /// Prompts that one step computes at most; infinite while no limit has been seen.
+    pub(crate) step_limit: f64,
+    /// Since when the engine's current step runs, as far as this gateway sees: the last first
+    /// token, or the pick that found no other of its requests.
     pub(crate) busy_since: Time,
     /// Until when prompts of other gateways are being computed, as far as the KV cache's
     /// growth tells.
@@ -81,6 +83,11 @@ pub(crate) struct Own {
     pub(crate) prefilling: u32,
     /// Uncached prompt tokens of those.
     pub(crate) prefill_tokens: u64,
+    /// Of these requests, those that the engine's current step computes: they were there when
+    /// it began.
+    pub(crate) stepping: u32,
+    /// Uncached prompt tokens of those.
+    pub(crate) step_tokens: u64,
     /// Sent since the last reading, without a first token yet.
     pub(crate) fresh_waiting: u32,
     /// Sent since the last reading, with a first token.
@@ -114,6 +121,7 @@ impl Row {
             speed: PRIOR,
             doubt: 1.0,
             pace: 1.0,
+            step_limit: f64::INFINITY,
             busy_since: now,
             foreign_until: Time::ZERO,
         }
@@ -149,17 +157,6 @@ impl Row {
     /// Whether a request would find others before it.
     pub(crate) fn has_queue(&self) -> bool {
         self.own.prefilling > 0 || self.foreign() >= 0.5
-    }
-
-    /// Seconds until the work that is queued now is done, counted from [`Self::busy_since`].
-    ///
-    /// Queued are this gateway's own unanswered prompts, which are known, and what the
-    /// engine reports beyond those, which is taken as typical prompts.
-    pub(crate) fn queued_work(&self, typical_tokens: f64) -> f64 {
-        let each = dot(&self.speed, &self.features(0));
-        let count = f64::from(self.own.prefilling) + self.foreign();
-        let tokens = self.own.prefill_tokens as f64 + self.foreign() * typical_tokens;
-        self.pace * (count * each + tokens / 1e3 * self.speed[1])
     }
 
     /// The first reason not to serve, staleness aside.
@@ -287,25 +284,5 @@ mod tests {
     fn growth_by_own_prompts_says_nothing_of_others() {
         let own = Own { prefill_tokens: 3_000, fresh_tokens: 600, ..Own::default() };
         assert_eq!(grown(own, 1.0), 0.0);
-    }
-
-    #[test]
-    fn work_ahead_is_own_prompts_plus_typical_ones_of_others() {
-        let mut row = Row {
-            scraped_waiting: Some(5.0),
-            scraped_running: Some(8.0),
-            speed: [0.5, 2.0, 0.25, 0.0],
-            ..Row::new(EndpointId(1), 1.0, Time::ZERO)
-        };
-        row.own.in_flight = 2;
-        row.own.prefilling = 2;
-        row.own.prefill_tokens = 3_000;
-        row.merge();
-        assert_eq!(row.foreign(), 3.0);
-        assert_eq!(row.features(500), [1.0, 0.5, 8.0, 0.0]);
-        // Five times 0.5 + 8 x 0.25, and six thousand tokens.
-        assert_eq!(row.queued_work(1_000.0), 24.5);
-        row.pace = 2.0;
-        assert_eq!(row.queued_work(1_000.0), 49.0);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::policy::speed::Features;
 use crate::pool::digest::{Digest, Signs};
+use crate::pool::rendezvous::Home;
 use crate::pool::residency::Holders;
 use crate::pool::row::Row;
 use crate::request::RequestView;
@@ -22,6 +23,10 @@ pub(crate) struct Scene<'a> {
     pub(crate) signs: &'a [Signs],
     /// Per slot, blocks of the prompt held.
     pub(crate) matched: &'a [u32],
+    /// Most of those.
+    pub(crate) longest: u32,
+    /// Where other gateways are expected to have put the prompt.
+    pub(crate) rendezvous: Option<Home>,
     pub(crate) block_tokens: u32,
     /// Most blocks that are looked at.
     pub(crate) max_blocks: usize,
@@ -70,6 +75,24 @@ impl<'a> Scene<'a> {
     /// Prompt tokens that the endpoint has to compute.
     pub(crate) fn uncached_tokens(&self, slot: u32) -> u32 {
         self.request.prompt_tokens - self.cached_tokens(slot)
+    }
+
+    /// The same where other gateways may have put it in the cache already.
+    #[inline]
+    pub(crate) fn expected_uncached(&self, slot: u32) -> u32 {
+        match self.rendezvous {
+            Some(home) if home.slot == slot => {
+                (f64::from(self.uncached_tokens(slot)) * (1.0 - home.share)) as u32
+            }
+            _ => self.uncached_tokens(slot),
+        }
+    }
+
+    /// The least of those.
+    pub(crate) fn least_uncached(&self) -> u32 {
+        let held = self.longest.saturating_mul(self.block_tokens);
+        let least = self.request.prompt_tokens - held.min(self.request.prompt_tokens);
+        self.rendezvous.map_or(least, |home| least.min(self.expected_uncached(home.slot)))
     }
 
     /// Whether the adapter asked for would have to be loaded.

@@ -114,9 +114,8 @@ async fn an_endpoint_that_comes_back_empty_does_not_get_every_miss() -> Result<(
     gateway.serving(4).await;
     others.iter().for_each(|engine| fail(engine, AnswerFault::HangBeforeHead));
     let held = held(&gateway, &others, 40).await?;
-    // Not equal shares: these engines hang, and the one whose queue began last is the
-    // least late (docs/decisions/0010-predicted-policy.md).
-    let some = held.iter().all(|share| (1..=32).contains(share));
+    // Not equal shares: the one that came back has been silent for less long.
+    let some = held.iter().all(|share| (1..=20).contains(share));
     assert!(some, "40 requests went as {held:?}; the last is the one that came back");
     gateway.idle().await;
     Ok(())

@@ -186,3 +186,29 @@ fn an_adapter_without_a_free_slot_goes_where_one_is_free_even_to_a_busier_endpoi
     assert_eq!(world.touch(&request("d")), 1);
     assert_eq!(world.touch(&request("a")), 0);
 }
+
+/// Where a gateway sends the first request of each of 40 applications, while engines run
+/// `running` requests each.
+fn firsts(seed: u64, running: f64) -> Vec<usize> {
+    let mut world = World::with_policy(8, "predicted");
+    world.rng = fastrand::Rng::with_seed(seed);
+    (0..40)
+        .map(|application| {
+            for index in 0..8 {
+                world.observe(index, &load(0.0, running, 0.2));
+            }
+            let blocks: Vec<u64> = (0..100).map(|block| application * 1_000 + block).collect();
+            world.touch(&RequestView { blocks: &blocks, ..prompt(1_600) })
+        })
+        .collect()
+}
+
+#[test]
+fn gateways_that_do_not_know_of_each_other_agree_on_where_a_new_prefix_goes() {
+    let (one, other) = (firsts(1, 16.0), firsts(2, 16.0));
+    assert_eq!(one[..8], other[..8]);
+    let homes: std::collections::HashSet<_> = one.iter().collect();
+    assert!(homes.len() >= 6, "{one:?}");
+    // Alone, nobody has anything in a cache.
+    assert_ne!(firsts(1, 0.0), firsts(2, 0.0));
+}

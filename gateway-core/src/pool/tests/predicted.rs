@@ -255,3 +255,55 @@ fn a_weight_scales_what_is_assumed_of_a_cold_endpoint() {
     let (twice, once) = (prediction(&world, 0, 1000), prediction(&world, 1, 1000));
     assert!((once - 2.0 * twice).abs() < 1e-9, "{twice}, {once}");
 }
+
+#[test]
+fn engines_that_hang_share_what_comes_even_where_one_began_later() {
+    let mut world = World::with_policy(4, "predicted");
+    for index in 0..3 {
+        teach(&mut world, index, 10, 50, 0.004);
+    }
+    let mut shares = [0_usize; 4];
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        let (index, lease) = world.send(&prompt(30));
+        shares[index] += 1;
+        held.push(lease);
+        world.pass(1);
+    }
+    assert!(shares.iter().all(|share| (1..=20).contains(share)), "{shares:?}");
+}
+
+#[test]
+fn an_idle_fleet_shares_requests_that_come_one_after_the_other() {
+    let mut world = World::with_policy(3, "predicted");
+    // Measured a little differently, as equal machines are.
+    for (index, seconds) in [0.0300, 0.0312, 0.0322].into_iter().enumerate() {
+        teach(&mut world, index, 30, 100, seconds);
+    }
+    let shares = world.shares(300, &prompt(100));
+    assert!(shares.iter().all(|share| (60..=140).contains(share)), "{shares:?}");
+}
+
+/// Sends `count` prompts of 600 tokens to the endpoint at `index` and leaves them there.
+fn burden(world: &mut World, index: usize, count: usize) -> Vec<Lease> {
+    let others: Vec<_> = world.ids.iter().copied().filter(|&id| id != world.ids[index]).collect();
+    (0..count).map(|_| world.send(&RequestView { tried: &others, ..prompt(600) }).1).collect()
+}
+
+#[test]
+fn what_is_cached_elsewhere_is_computed_again_only_where_nobody_waits() {
+    let mut world = World::with_policy(2, "predicted");
+    let blocks: Vec<u64> = (1..=125).collect();
+    let shared = RequestView { blocks: &blocks, ..prompt(2_000) };
+    let (home, _) = world.send(&shared);
+    let other = 1 - home;
+    let _queue = burden(&mut world, home, 30);
+    assert_eq!(world.shares(1, &shared)[other], 1, "nobody waits there");
+
+    let mut world = World::with_policy(2, "predicted");
+    let (home, _) = world.send(&shared);
+    let other = 1 - home;
+    let _queues = [burden(&mut world, home, 30), burden(&mut world, other, 24)];
+    // 0.7 s less to wait for, and 0.4 s to compute.
+    assert_eq!(world.shares(20, &shared)[home], 20);
+}
