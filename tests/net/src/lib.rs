@@ -22,6 +22,7 @@
 //! RFC 2544 keeps for benches and nobody routes, should a test mistake its namespace.
 
 mod cable;
+mod kernel;
 mod namespace;
 mod network;
 mod offload;
@@ -30,6 +31,7 @@ mod tap;
 mod wire;
 
 pub use cable::{Cable, Plug};
+pub use kernel::has_tcx;
 pub use namespace::Namespace;
 pub use network::{Network, Pod};
 pub use offload::Offloads;

@@ -9,8 +9,12 @@ use anyhow::{Context, Result};
 use crate::machine;
 
 /// Modules that the tests need and that are not built in, in the order of loading.
-const MODULES: [&str; 3] =
-    ["drivers/net/veth.ko", "net/sched/sch_ingress.ko", "net/sched/cls_bpf.ko"];
+const MODULES: [&str; 4] = [
+    "drivers/net/veth.ko",
+    "net/sched/sch_ingress.ko",
+    "net/sched/cls_bpf.ko",
+    "net/sched/cls_u32.ko",
+];
 
 /// An unpacked kernel.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What the machine boots into: busybox, `ip`, the test programs and what they load.
+//! What the machine boots into: busybox, `ip`, `tc`, the test programs and what they load.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -37,8 +37,10 @@ pub(super) fn write(
     }
     let busybox = machine::require("busybox", &["busybox-static"])?;
     let ip = machine::require("ip", &["iproute2"])?;
+    let tc = machine::require("tc", &["iproute2"])?;
     let mut libraries = BTreeSet::new();
-    let programs = [(busybox, "/bin/busybox".into()), (ip, "/sbin/ip".into())];
+    let programs =
+        [(busybox, "/bin/busybox".into()), (ip, "/sbin/ip".into()), (tc, "/sbin/tc".into())];
     let tests =
         tests.iter().enumerate().map(|(number, test)| (test.clone(), format!("/tests/{number}")));
     for (program, place) in programs.into_iter().chain(tests) {
