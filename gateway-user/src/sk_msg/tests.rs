@@ -1,11 +1,13 @@
 //! What cannot happen to a daemon's answer unless the kernel is out of memory.
 
 use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gateway_common::sk_msg::Stream;
-use socket2::SockRef;
+use gateway_common::splice::MARK_UPSTREAM;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::armed::NotNow;
 use super::trial::Ends;
@@ -110,6 +112,31 @@ fn nothing_is_armed_behind_what_was_read_or_for_a_client_that_does_not_read() {
         std::io::Result::Ok(())
     };
     apart(behind).unwrap().unwrap();
+}
+
+/// `EBUSY`.
+const BUSY: u32 = 16;
+
+#[test]
+fn a_socket_that_another_agent_has_is_left_to_it() {
+    let Some((_others, theirs)) = programs("first") else { return };
+    let Some((_kernel, ours)) = programs("second") else { return };
+    let both = || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_mark(MARK_UPSTREAM)?;
+        let [first, second] = [&theirs, &ours].map(|maps| maps.want(&socket).unwrap());
+        socket.connect(&listener.local_addr()?.into())?;
+        let (mut engine, _) = listener.accept()?;
+        engine.write_all(b"heard all the same")?;
+        let mut up: TcpStream = socket.into();
+        up.read_exact(&mut [0; 18])?;
+        assert!(first.is_enrolled() && !second.is_enrolled());
+        let stream = ours.streams.read(second.stream);
+        assert_eq!((stream.state, stream.error), (Stream::REFUSED, BUSY));
+        std::io::Result::Ok(())
+    };
+    apart(both).unwrap().unwrap();
 }
 
 #[test]
