@@ -101,6 +101,8 @@ pub struct Pool {
     gates: Vec<Gate>,
     digests: Vec<Digest>,
     signs: Vec<Signs>,
+    /// How full each endpoint is for admission; 1 and above is full.
+    loads: Vec<f32>,
     endpoints: Vec<Endpoint>,
     by_name: HashMap<Arc<str>, u32>,
     by_id: HashMap<EndpointId, u32>,
@@ -141,6 +143,7 @@ impl Pool {
             gates: Vec::new(),
             digests: Vec::new(),
             signs: Vec::new(),
+            loads: Vec::new(),
             endpoints: Vec::new(),
             by_name: HashMap::new(),
             by_id: HashMap::new(),
@@ -219,7 +222,8 @@ impl Pool {
         self.gates[slot] = Gate::of(row);
         self.signs[slot] = Signs::of(row);
         let load = room::load(row, &self.settings.saturation, self.settings.max_in_flight);
-        self.digests[slot] = Digest::of(row, self.typical_tokens.unwrap_or(0.0), load);
+        self.loads[slot] = load as f32;
+        self.digests[slot] = Digest::of(row, self.typical_tokens.unwrap_or(0.0));
     }
 }
 

@@ -102,19 +102,17 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
     let digest = scene.digest(slot);
     let uncached = scene.expected_uncached(slot);
     let own = digest.per_token * f64::from(uncached);
-    let duplicated = uncached.saturating_sub(scene.least_uncached());
+    let wait = digest.wait(scene.seconds);
+    // Also where it is nothing: a branch for each endpoint costs more than the product.
+    let duplicated = f64::from(uncached.saturating_sub(scene.least_uncached));
     let load_adapter = scene.must_load_adapter(slot);
     let elsewhere = scene.session_home().is_some_and(|home| home != slot);
     Cost {
-        ttft: digest.time_to_first_token(uncached, scene.seconds),
+        ttft: wait + own,
         // While the prompt is computed, every running answer waits: for it and for the step
         // that it starts.
         harm: settings.harm_price * f64::from(digest.batch) * (own + f64::from(digest.overhead)),
-        duplication: if duplicated == 0 {
-            0.0
-        } else {
-            duplicate_price(scene, slot) * digest.per_token * f64::from(duplicated)
-        },
+        duplication: duplicate_price(digest, wait) * digest.per_token * duplicated,
         adapter: price(load_adapter, settings.adapter_load)
             + price(load_adapter && scene.must_await_adapter_slot(slot), settings.adapter_slot),
         preemption: preemption_risk(digest, scene.request.prompt_tokens)
@@ -127,10 +125,9 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
 /// Price of a second for which an endpoint computes what another one has in its cache, in
 /// seconds: those who wait there wait longer, and so do those who come next. Where the wait
 /// is long, computing anything twice makes it longer for good.
-fn duplicate_price(scene: &Scene<'_>, slot: u32) -> f64 {
-    let wait = scene.digest(slot).time_to_first_token(0, scene.seconds);
-    let waiting = scene.signs(slot).own_waiting;
-    PER_WAITING * waiting + PER_SECOND * (wait - LONG_WAIT).max(0.0)
+#[inline]
+fn duplicate_price(digest: &Digest, wait: f64) -> f64 {
+    PER_WAITING * f64::from(digest.own_waiting) + PER_SECOND * (wait - LONG_WAIT).max(0.0)
 }
 
 fn price(due: bool, price: Duration) -> f64 {
@@ -166,13 +163,11 @@ pub(crate) fn rate(
 /// Where the best has nothing to do, more is forgiven: its next request will find it as
 /// fast, and who was measured a little faster must not get everything.
 pub(crate) fn floor(scene: &Scene<'_>, candidates: &[u32], totals: &[f64]) -> f64 {
-    let rated = candidates.iter().zip(totals);
-    let best = rated.max_by(|a, b| a.1.total_cmp(b.1));
-    best.map_or(f64::NEG_INFINITY, |(&slot, &total)| {
-        let is_idle = scene.digest(slot).is_idle();
-        let (seconds, share) = if is_idle { IDLE_TIE } else { TIE };
-        total - seconds - share * total.abs()
-    })
+    let best = totals.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let place = totals.iter().rposition(|total| *total == best);
+    let is_idle = place.is_some_and(|place| scene.digest(candidates[place]).is_idle());
+    let (seconds, share) = if is_idle { IDLE_TIE } else { TIE };
+    best - seconds - share * best.abs()
 }
 
 /// Seconds, and share of the cost, within which candidates are tied.

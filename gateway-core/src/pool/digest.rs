@@ -60,12 +60,12 @@ pub(crate) struct Digest {
     pub(crate) kv_per_token: f32,
     /// How little is known of the endpoint's speed, 1 to 0.
     pub(crate) doubt: f32,
-    /// How full the endpoint is for admission; 1 and above is full.
-    pub(crate) load: f32,
+    /// This gateway's requests without a first token.
+    pub(crate) own_waiting: f32,
 }
 
 impl Digest {
-    pub(crate) fn of(row: &Row, typical_tokens: f64, load: f64) -> Self {
+    pub(crate) fn of(row: &Row, typical_tokens: f64) -> Self {
         let features = row.features(0);
         let kv_per_token = row.kv_tokens.map_or(0.0, f64::recip);
         let promised = row.own.prefill_tokens as f64 * kv_per_token;
@@ -84,7 +84,7 @@ impl Digest {
             kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
             kv_per_token: if row.kv_usage.is_some() { kv_per_token as f32 } else { 0.0 },
             doubt: row.doubt as f32,
-            load: load as f32,
+            own_waiting: row.own.prefilling as f32,
         }
     }
 
@@ -103,12 +103,18 @@ impl Digest {
     /// be preferred to a free one.
     #[inline]
     pub(crate) fn time_to_first_token(&self, uncached: u32, now: f64) -> f64 {
+        self.wait(now) + self.per_token * f64::from(uncached)
+    }
+
+    /// The same of an empty prompt.
+    #[inline]
+    pub(crate) fn wait(&self, now: f64) -> f64 {
         let elapsed = (now - self.step_since).max(0.0);
         let step = f64::from(self.step);
         let late = elapsed - step;
         let again = late.max(0.0) * (1.0 + LATE_SHARE * f64::from(self.waiting));
         let ahead = again.max(-late).max(STILL_AHEAD * step);
-        ahead.max(self.foreign_until - now) + self.behind + self.per_token * f64::from(uncached)
+        ahead.max(self.foreign_until - now) + self.behind
     }
 }
 

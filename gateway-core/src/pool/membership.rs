@@ -58,6 +58,7 @@ impl Pool {
             self.gates.push(Gate::of(&row));
             self.digests.push(Digest::default());
             self.signs.push(Signs::default());
+            self.loads.push(0.0);
             self.rows.push(row);
             self.endpoints.push(endpoint);
             self.lots.push(lot);

@@ -125,6 +125,10 @@ impl Pool {
         now: Time,
     ) -> Scene<'a> {
         let home = request.session.and_then(|session| self.sessions.home(session));
+        let block_tokens = self.settings.prefix.block_tokens;
+        let held = longest.saturating_mul(block_tokens);
+        let least_uncached = request.prompt_tokens.saturating_sub(held);
+        let rendezvous = self.rendezvous(request, candidates, longest);
         Scene {
             request,
             now,
@@ -133,9 +137,9 @@ impl Pool {
             digests: &self.digests,
             signs: &self.signs,
             matched,
-            longest,
-            rendezvous: self.rendezvous(request, candidates, longest),
-            block_tokens: self.settings.prefix.block_tokens,
+            least_uncached: rendezvous.map_or(least_uncached, |home| home.uncached(least_uncached)),
+            rendezvous,
+            block_tokens,
             max_blocks: self.settings.prefix.max_blocks,
             holders: request.adapter.and_then(|adapter| self.residency.holders(adapter)),
             session: home.and_then(|id| self.by_id.get(&id).copied()),

@@ -34,6 +34,14 @@ pub(crate) struct Home {
     pub(crate) share: f64,
 }
 
+impl Home {
+    /// What is expected to be left to compute there of a prompt of `tokens`.
+    #[inline]
+    pub(crate) fn uncached(self, tokens: u32) -> u32 {
+        (f64::from(tokens) * (1.0 - self.share)) as u32
+    }
+}
+
 /// How much of the endpoints' load is this gateway's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Company {

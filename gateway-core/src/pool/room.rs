@@ -17,7 +17,7 @@ impl Pool {
         let (mut sum, mut counted, mut ready, mut open) = (0.0, 0_u32, 0_u32, 0_u32);
         for (slot, gate) in self.gates.iter().enumerate() {
             if gate.open_from <= now && gate.seen >= oldest {
-                let load = f64::from(self.digests[slot].load);
+                let load = f64::from(self.loads[slot]);
                 sum += load;
                 ready += 1;
                 open += u32::from(load < 1.0);

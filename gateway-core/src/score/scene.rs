@@ -23,8 +23,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) signs: &'a [Signs],
     /// Per slot, blocks of the prompt held.
     pub(crate) matched: &'a [u32],
-    /// Most of those.
-    pub(crate) longest: u32,
+    /// Least prompt tokens that any endpoint is expected to have to compute.
+    pub(crate) least_uncached: u32,
     /// Where other gateways are expected to have put the prompt.
     pub(crate) rendezvous: Option<Home>,
     pub(crate) block_tokens: u32,
@@ -81,18 +81,9 @@ impl<'a> Scene<'a> {
     #[inline]
     pub(crate) fn expected_uncached(&self, slot: u32) -> u32 {
         match self.rendezvous {
-            Some(home) if home.slot == slot => {
-                (f64::from(self.uncached_tokens(slot)) * (1.0 - home.share)) as u32
-            }
+            Some(home) if home.slot == slot => home.uncached(self.uncached_tokens(slot)),
             _ => self.uncached_tokens(slot),
         }
-    }
-
-    /// The least of those.
-    pub(crate) fn least_uncached(&self) -> u32 {
-        let held = self.longest.saturating_mul(self.block_tokens);
-        let least = self.request.prompt_tokens - held.min(self.request.prompt_tokens);
-        self.rendezvous.map_or(least, |home| least.min(self.expected_uncached(home.slot)))
     }
 
     /// Whether the adapter asked for would have to be loaded.
