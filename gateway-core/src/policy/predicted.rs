@@ -164,7 +164,7 @@ pub(crate) fn rate(
 /// fast, and who was measured a little faster must not get everything.
 pub(crate) fn floor(scene: &Scene<'_>, candidates: &[u32], totals: &[f64]) -> f64 {
     let best = totals.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let place = totals.iter().rposition(|total| *total == best);
+    let place = totals.iter().rposition(|total| *total >= best);
     let is_idle = place.is_some_and(|place| scene.digest(candidates[place]).is_idle());
     let (seconds, share) = if is_idle { IDLE_TIE } else { TIE };
     best - seconds - share * best.abs()

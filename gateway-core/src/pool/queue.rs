@@ -199,7 +199,7 @@ mod tests {
             more.enqueue(tokens, at(now));
             more.merge();
             let predicted = |row: &Row| {
-                Digest::of(row, 500.0, 0.0).time_to_first_token(own, at(now).seconds())
+                Digest::of(row, 500.0).time_to_first_token(own, at(now).seconds())
             };
             let (before, after) = (predicted(&row), predicted(&more));
             prop_assert!(after >= before * (1.0 - 1e-9), "{before} then {after}");
@@ -209,7 +209,7 @@ mod tests {
         fn an_endpoint_that_is_late_never_looks_faster_for_being_silent_longer(
             row in any_row(), late in 0.0_f64..100.0, longer in 0.0_f64..100.0,
         ) {
-            let digest = Digest::of(&row, 500.0, 0.0);
+            let digest = Digest::of(&row, 500.0);
             let due = row.busy_since.seconds() + row.queue(500.0).step;
             let predicted = |late: f64| digest.time_to_first_token(100, due + late);
             let (before, after) = (predicted(late), predicted(late + longer));
