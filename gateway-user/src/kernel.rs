@@ -13,6 +13,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, Map, MapData};
+use aya::programs::sock_ops::SockOpsLink;
 use aya::{Ebpf, EbpfLoader};
 use gateway_common::path::PathState;
 
@@ -84,6 +85,9 @@ pub struct Kernel {
     /// Hooks by the interface's index.
     interfaces: BTreeMap<u32, tc::Interface>,
     at_exit: AtExit,
+    /// The hook that is told of connections. Not pinned: nothing of it is needed after us,
+    /// and what a crash leaves on the root cgroup would be asked for every connection.
+    enrolling: Option<SockOpsLink>,
     /// Held until the end.
     lock: Option<File>,
 }
@@ -120,6 +124,7 @@ impl Kernel {
             root: root.to_owned(),
             interfaces: BTreeMap::new(),
             at_exit,
+            enrolling: None,
             lock: Some(lock),
         })
     }
@@ -194,6 +199,7 @@ impl Kernel {
     /// daemon may load its own from now on. The same happens when this is dropped.
     pub fn close(&mut self) {
         let Some(lock) = self.lock.take() else { return };
+        self.enrolling = None;
         match self.at_exit {
             AtExit::Keep => {
                 for interface in std::mem::take(&mut self.interfaces).into_values() {

@@ -6,10 +6,9 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use aya::maps::SockHash;
-use aya::programs::links::FdLink;
 use aya::programs::{CgroupAttachMode, SkMsg, SockOps};
 
-use super::{AttachError, Kernel, Off, cgroup, pins, sys};
+use super::{AttachError, Kernel, Off, cgroup, sys};
 
 const MOVE: &str = "sk_msg_move";
 const ENROL: &str = "sk_msg_enrol";
@@ -55,26 +54,24 @@ impl Kernel {
         let failed =
             |error: &(dyn std::error::Error + 'static)| AttachError::hook(ENROL, &place, error);
         let directory = File::open(cgroup).map_err(|error| failed(&error))?;
-        let pin = pins::links(&self.root).join(ENROL);
         let program: &mut SockOps = program(&mut self.bpf, ENROL)?;
         program.load().map_err(|error| AttachError::refused(ENROL, &error))?;
         // Beside those of others, whatever the mode.
         let id =
             program.attach(&directory, CgroupAttachMode::Single).map_err(|error| failed(&error))?;
         let link = program.take_link(id).map_err(|error| failed(&error))?;
-        let link: FdLink = link.try_into().map_err(|error| failed(&error))?;
-        link.pin(&pin).map_err(|error| failed(&error))?;
         let id = program.info().map_err(|error| failed(&error))?.id();
         let there =
             sys::programs_at(directory.as_fd(), SOCK_OPS).map_err(|error| failed(&error))?;
-        there_is(id, &there, ENROL, &place)
+        there_is(id, &there, ENROL, &place)?;
+        self.enrolling = Some(link);
+        Ok(())
     }
 
-    /// Takes the programs off, after a self-test that failed. Sockets stay in their map
+    /// Tells the program of no more connections. Sockets that are enrolled stay in their map
     /// until they are closed.
     pub(crate) fn detach_sk_msg(&mut self) {
-        // Gone already when somebody has cleaned up by hand.
-        let _ = std::fs::remove_file(pins::links(&self.root).join(ENROL));
+        self.enrolling = None;
     }
 }
 
