@@ -67,8 +67,7 @@ impl Packet {
     pub fn send_as(&mut self, ctx: &TcContext, to: &Onward, numbers: &Numbers) -> bool {
         let old = self.keep();
         self.address(to, numbers);
-        self.replace(ctx, old, self.header, self.length)
-            && redirect(ctx, to.slot.hop, to.ifindex)
+        self.replace(ctx, old, self.header, self.length) && redirect(ctx, to.slot.hop, to.ifindex)
     }
 
     /// Turns it into a bare acknowledgement of another connection and sends it on.
