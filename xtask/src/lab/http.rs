@@ -173,32 +173,73 @@ fn measure(kind: Kind, programs: &Programs, plan: &Plan) -> Result<Figures> {
     Ok(Figures::of(&sent, &(plan.warm_up_ms..plan.end_ms), NEVER_MS))
 }
 
-/// Each figure as `HTTP / median of virtual time (difference; least to greatest)`.
+/// How far HTTP and virtual time may be apart.
+const GOAL: f64 = 0.1;
+
+/// The figures that are compared, with their columns.
+const COMPARED: [(&str, fn(&Figures) -> f64); 4] = [
+    ("P50 ms", |figures| figures.ttft_ms.p50),
+    ("P95 ms", |figures| figures.ttft_ms.p95),
+    ("P99 ms", |figures| figures.ttft_ms.p99),
+    ("tokens/s", |figures| figures.output_tokens_per_s),
+];
+
+/// One figure of a row.
+struct Compared {
+    http: f64,
+    /// Of virtual time: median, least, greatest.
+    said: [f64; 3],
+}
+
+impl Compared {
+    fn of(row: &Row, figure: fn(&Figures) -> f64) -> Self {
+        let said = || row.virtual_time.iter().map(figure);
+        let low = said().fold(f64::INFINITY, f64::min);
+        Self { http: figure(&row.http), said: [median(said()), low, said().fold(0.0, f64::max)] }
+    }
+
+    fn difference(&self) -> f64 {
+        self.http / self.said[0] - 1.0
+    }
+
+    fn is_within_goal(&self) -> bool {
+        self.difference().abs() <= GOAL
+    }
+
+    fn is_among_runs(&self) -> bool {
+        (self.said[1]..=self.said[2]).contains(&self.http)
+    }
+
+    /// `HTTP / median of virtual time (difference; least to greatest)`.
+    fn cell(&self) -> String {
+        let (http, [median, low, high]) = (self.http, self.said);
+        let difference = self.difference() * 100.0;
+        format!("{http:.0} / {median:.0} ({difference:+.0} %; {low:.0} to {high:.0})")
+    }
+}
+
+/// A line for each gateway: its figures, how many of them are within the goal, and how many
+/// among the runs of virtual time.
 fn table(report: &Report) -> String {
-    let mut text = String::from(
-        "| gateway | policy in the lab | P50 ms | P95 ms | P99 ms | tokens/s | failed |\n\
-         |---|---|--:|--:|--:|--:|--:|\n",
+    let columns: Vec<&str> = COMPARED.iter().map(|(name, _)| *name).collect();
+    let mut text = format!(
+        "| gateway | policy in the lab | {} | failed | within 10 % | among the runs |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+        columns.join(" | ")
     );
     for row in &report.rows {
-        let cell = |figure: fn(&Figures) -> f64| {
-            let http = figure(&row.http);
-            let said = || row.virtual_time.iter().map(figure);
-            let (median, low) = (median(said()), said().fold(f64::INFINITY, f64::min));
-            let high = said().fold(0.0, f64::max);
-            let difference = (http / median - 1.0) * 100.0;
-            format!("{http:.0} / {median:.0} ({difference:+.0} %; {low:.0} to {high:.0})")
-        };
+        let figures = COMPARED.map(|(_, figure)| Compared::of(row, figure));
+        let count = |is: fn(&Compared) -> bool| figures.iter().filter(|one| is(one)).count();
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} of 4 | {} of 4 |",
             row.gateway,
             row.policy,
-            cell(|figures| figures.ttft_ms.p50),
-            cell(|figures| figures.ttft_ms.p95),
-            cell(|figures| figures.ttft_ms.p99),
-            cell(|figures| figures.output_tokens_per_s),
+            figures.each_ref().map(Compared::cell).join(" | "),
             row.http.failed,
+            count(Compared::is_within_goal),
+            count(Compared::is_among_runs),
         );
     }
     for missing in &report.missing {
@@ -222,13 +263,15 @@ mod tests {
         let row = Row {
             gateway: "ours predicted".to_owned(),
             policy: "predicted",
-            http: figures(1100.0),
+            http: figures(1150.0),
             virtual_time: [1000.0, 900.0, 1400.0].map(figures).to_vec(),
         };
         let report = Report { rows: vec![row], missing: vec!["smg: no network".to_owned()] };
         let text = table(&report);
         assert!(
-            text.contains("| 1100 / 1000 (+10 %; 900 to 1400) | 50 / 50 (+0 %; 50 to 50) | 0 |"),
+            text.contains(
+                "| 1150 / 1000 (+15 %; 900 to 1400) | 50 / 50 (+0 %; 50 to 50) | 0 | 3 of 4 | 4 of 4 |"
+            ),
             "{text}"
         );
         assert!(text.contains("not measured: smg: no network"));
