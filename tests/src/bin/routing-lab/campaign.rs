@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use gateway_tests::lab::calibrate::capacity;
-use gateway_tests::lab::catalogue::Entry;
+use gateway_tests::lab::catalogue::{self, Entry};
 use gateway_tests::lab::clairvoyant;
+use gateway_tests::lab::contenders;
 use gateway_tests::lab::experiment::{Job, Measured, Trial, spread, spread_and_take};
 use gateway_tests::lab::outcome::Run;
 use gateway_tests::lab::plot::{self, Curve};
@@ -130,9 +131,19 @@ impl<'a> Campaign<'a> {
         }
     }
 
+    /// All rows, in the order of the catalogue, whatever was run first.
     fn report(&self) -> Report {
-        let rows = self.others.iter().chain(self.rows.iter().flatten());
-        Report { rows: rows.cloned().collect() }
+        let scenarios: Vec<&str> = catalogue::entries().map(|entry| entry.name).collect();
+        let policies: Vec<&str> = contenders().map(|contender| contender.name).collect();
+        let place = |all: &[&str], name: &str| all.iter().position(|known| *known == name);
+        let mut rows: Vec<Row> =
+            self.others.iter().chain(self.rows.iter().flatten()).cloned().collect();
+        rows.sort_by(|a, b| {
+            let name = |row: &Row| place(&scenarios, &row.scenario);
+            let who = |row: &Row| (place(&policies, &row.policy), row.seed);
+            name(a).cmp(&name(b)).then(a.load.total_cmp(&b.load)).then(who(a).cmp(&who(b)))
+        });
+        Report { rows }
     }
 
     /// Says what came of a trial, and keeps everything so far.
@@ -208,10 +219,7 @@ impl<'a> Campaign<'a> {
             None => "our samples of them",
         };
         format!(
-            "{} seeds per policy, {} of the bound; {} s of arrivals after {} s of warm-up, on \
-             virtual time. Traces are {traces}.",
-            self.args.seeds,
-            self.args.bound_seeds.min(self.args.seeds),
+            "{} s of arrivals after {} s of warm-up, on virtual time. Traces are {traces}.",
             span.length.as_secs(),
             span.warm_up.as_secs()
         )
