@@ -4,12 +4,14 @@
 //! the defaults of its command line. It has the tree of its ancestors
 //! ([`CacheAware`](super::CacheAware)) but another idea of load.
 //!
+//! - **Overloaded** workers are left out: those that had 8 requests waiting, or a KV cache 0.8
+//!   full, at the last poll of the engines' pages, every 10 s. When all are, the one with the
+//!   fewest requests in flight gets the request.
 //! - **Hit**, when more than 0.3 of the prompt is in the tree: the workers that hold the
 //!   match, without those that are **hot**: more than 1.5 times the mean of requests in flight and more
 //!   than 64 above it. When all holders are hot: all workers that are not.
 //! - **Miss**: all workers.
-//! - Among these the one with the shortest **expected wait** as of the last poll of the
-//!   engines' pages, every 10 s:
+//! - Among these the one with the shortest **expected wait** as of the last poll:
 //!
 //!   `(waiting + sent since) · 1024 tokens / 2000 tokens/s + 0.15 s · k/(1 − k)`
 //!
@@ -19,8 +21,9 @@
 //! - Before the first poll: the fewest requests in flight. A worker without a page while others have
 //!   one waits as long as the best of those, and half a second for each request in flight.
 //!
-//! So between two polls it deals requests out evenly, whatever engines do with them, and a
-//! slow engine is noticed when its queue is up to ten seconds old.
+//! So between two polls it deals requests out evenly, whatever engines do with them. A slow
+//! engine is noticed when its queue is up to ten seconds old; then everything goes to the others
+//! for ten seconds, who have queues at the next poll.
 
 use std::time::Duration;
 
@@ -38,6 +41,10 @@ const CACHE_THRESHOLD: f64 = 0.3;
 const BALANCE_ABS: f64 = 64.0;
 /// `--balance-rel-threshold`.
 const BALANCE_REL: f64 = 1.5;
+/// `--worker-overload-waiting-requests`.
+const OVERLOADED_WAITING: f64 = 8.0;
+/// `--worker-overload-token-usage`.
+const OVERLOADED_KV_USAGE: f64 = 0.8;
 /// `--load-monitor-interval`.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// What a request is taken to wait for at a worker, in seconds: 1,024 tokens at 2,000
@@ -117,9 +124,18 @@ impl Smg {
         &self,
         asked: &Asked<'_>,
         sight: &Sight<'_>,
-        candidates: &[usize],
+        ready: &[usize],
         rng: &mut Rng,
     ) -> Option<usize> {
+        let candidates: Vec<usize> =
+            ready.iter().copied().filter(|&at| !self.is_overloaded(at)).collect();
+        if candidates.is_empty() {
+            let load = |at: &usize| sight.endpoints[*at].in_flight;
+            let least = ready.iter().map(load).min();
+            let equals = ready.iter().copied().filter(|at| Some(load(at)) == least);
+            return rng.choice(equals.collect::<Vec<_>>());
+        }
+        let candidates = &candidates[..];
         let found = self.tree.find(asked.request.prompt_blocks());
         let matched = found.blocks as f64 * f64::from(BLOCK_TOKENS);
         let is_hit = matched / f64::from(asked.request.prompt_tokens().max(1)) > CACHE_THRESHOLD;
@@ -134,6 +150,13 @@ impl Smg {
         let choices = [cool(&holders), cool(candidates)];
         let among = choices.iter().find(|among| !among.is_empty());
         self.soonest(sight, among.map_or(candidates, Vec::as_slice), rng)
+    }
+
+    /// Whether a worker was overloaded at the last poll.
+    fn is_overloaded(&self, endpoint: usize) -> bool {
+        self.polled[endpoint].is_some_and(|load| {
+            load.waiting >= OVERLOADED_WAITING || load.kv_usage >= OVERLOADED_KV_USAGE
+        })
     }
 
     /// The worker with the shortest expected wait; equals are drawn.

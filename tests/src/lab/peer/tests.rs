@@ -279,6 +279,25 @@ fn smg_leaves_a_holder_only_when_both_thresholds_are_passed() {
 }
 
 #[test]
+fn smg_leaves_workers_out_that_were_overloaded_at_the_last_poll() {
+    let mut router = smg(3);
+    router.picked(asked(&prompt(&[1])), 0, Time::ZERO);
+    let polled = |router: &mut Smg, loads: [(f64, f64); 3]| {
+        let endpoints = loads.map(|(waiting, usage)| seen(waiting, usage));
+        router.take(&sight(&endpoints));
+        smg_choice(router, &prompt(&[1]), &endpoints)
+    };
+    // The holder keeps its prefix up to seven waiting requests and a cache 0.79 full.
+    assert_eq!(polled(&mut router, [(7.0, 0.79), (0.0, 0.0), (1.0, 0.0)]), Some(0));
+    assert_eq!(polled(&mut router, [(8.0, 0.0), (0.0, 0.0), (1.0, 0.0)]), Some(1));
+    assert_eq!(polled(&mut router, [(0.0, 0.8), (0.0, 0.8), (1.0, 0.0)]), Some(2));
+    // All are: the fewest in flight.
+    let endpoints = [4, 3, 5].map(|in_flight| Seen { in_flight, ..seen(9.0, 0.0) });
+    router.take(&sight(&endpoints));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(1));
+}
+
+#[test]
 fn smg_chooses_among_holders_by_expected_wait() {
     let mut router = smg(3);
     for holder in [1, 2] {
