@@ -176,8 +176,11 @@ fn measure(kind: Kind, programs: &Programs, plan: &Plan) -> Result<Figures> {
 /// How far HTTP and virtual time may be apart.
 const GOAL: f64 = 0.1;
 
+/// One of a run's figures.
+type Figure = fn(&Figures) -> f64;
+
 /// The figures that are compared, with their columns.
-const COMPARED: [(&str, fn(&Figures) -> f64); 4] = [
+const COMPARED: [(&str, Figure); 4] = [
     ("P50 ms", |figures| figures.ttft_ms.p50),
     ("P95 ms", |figures| figures.ttft_ms.p95),
     ("P99 ms", |figures| figures.ttft_ms.p99),
@@ -192,7 +195,7 @@ struct Compared {
 }
 
 impl Compared {
-    fn of(row: &Row, figure: fn(&Figures) -> f64) -> Self {
+    fn of(row: &Row, figure: Figure) -> Self {
         let said = || row.virtual_time.iter().map(figure);
         let low = said().fold(f64::INFINITY, f64::min);
         Self { http: figure(&row.http), said: [median(said()), low, said().fold(0.0, f64::max)] }
