@@ -40,6 +40,7 @@ pub use settings::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings
 pub use view::{EndpointState, EndpointView, Explained, Explanation, Room, SpeedView, Verdict};
 
 use crate::policy::Rotation;
+use crate::policy::slowness::Slowness;
 use crate::policy::speed::{Coefficients, Speed};
 use crate::prefix::index::Index;
 use crate::score::no_hit_lru::ColdOrder;
@@ -119,6 +120,8 @@ pub struct Pool {
     typical: Speed,
     /// Time of a whole answer at an endpoint of weight 1, by prompt and output.
     whole: Speed,
+    /// How long answers took compared with that, at any endpoint.
+    slowness: Slowness,
     /// Mean uncached prompt tokens of a request; `None` before the first.
     typical_tokens: Option<f64>,
     /// Mean prompt tokens of a request, cached ones included.
@@ -157,6 +160,7 @@ impl Pool {
             rotation: Rotation::default(),
             typical: Speed::default(),
             whole: Speed::default(),
+            slowness: Slowness::default(),
             typical_tokens: None,
             typical_prompt: None,
             finished: Rate::default(),
@@ -202,7 +206,7 @@ impl Pool {
     /// little: the pool's typical values, by its weight and by how long its whole answers
     /// take compared with those of others.
     fn assumed(&self, slot: usize) -> Coefficients {
-        let factor = self.endpoints[slot].slowness.factor() / self.rows[slot].weight;
+        let factor = self.endpoints[slot].slowness.factor(&self.slowness) / self.rows[slot].weight;
         self.typical.coefficients().map(|seconds| seconds * factor)
     }
 

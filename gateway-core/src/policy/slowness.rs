@@ -42,9 +42,14 @@ impl Slowness {
         self.learnt = now;
     }
 
-    /// How many times as long as usual the endpoint takes.
-    pub(crate) fn factor(&self) -> f64 {
-        (self.sum / (self.weight + PRIOR)).exp()
+    /// How many times as long the endpoint takes as its pool, of whose answers `pool` has
+    /// learnt.
+    ///
+    /// What is usual is still being learnt when the first answers are compared with it. An
+    /// endpoint that gave them all must not look faster for that than those who gave none.
+    pub(crate) fn factor(&self, pool: &Self) -> f64 {
+        let usual = if pool.weight > 0.0 { pool.sum / pool.weight } else { 0.0 };
+        ((self.sum - self.weight * usual) / (self.weight + PRIOR)).exp()
     }
 }
 
@@ -54,18 +59,27 @@ mod tests {
 
     #[test]
     fn an_unknown_endpoint_is_like_the_others() {
-        assert_eq!(Slowness::default().factor(), 1.0);
+        assert_eq!(Slowness::default().factor(&Slowness::default()), 1.0);
+    }
+
+    #[test]
+    fn an_endpoint_that_gave_every_answer_is_like_the_others() {
+        let mut only = Slowness::default();
+        for ratio in [0.2, 0.4, 0.7, 0.9] {
+            only.learn(ratio, Time::ZERO);
+        }
+        assert!((only.factor(&only) - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn the_factor_approaches_the_ratio_and_the_first_answers_do_not_decide() {
         let mut slowness = Slowness::default();
         slowness.learn(4.0, Time::ZERO);
-        assert!(slowness.factor() < 1.6, "{}", slowness.factor());
+        assert!(slowness.factor(&Slowness::default()) < 1.6, "{}", slowness.factor(&Slowness::default()));
         for _ in 0..100 {
             slowness.learn(4.0, Time::ZERO);
         }
-        assert!((3.5..4.0).contains(&slowness.factor()), "{}", slowness.factor());
+        assert!((3.5..4.0).contains(&slowness.factor(&Slowness::default())), "{}", slowness.factor(&Slowness::default()));
     }
 
     #[test]
@@ -74,6 +88,6 @@ mod tests {
         for ratio in [f64::NAN, f64::INFINITY, 0.0, -5.0, 1e300] {
             slowness.learn(ratio, Time::ZERO);
         }
-        assert!((0.1..10.0).contains(&slowness.factor()), "{}", slowness.factor());
+        assert!((0.1..10.0).contains(&slowness.factor(&Slowness::default())), "{}", slowness.factor(&Slowness::default()));
     }
 }

@@ -117,6 +117,7 @@ impl Pool {
         let usual = dot(&self.whole.coefficients(), &features);
         if self.whole.samples() >= KNOWN_SAMPLES {
             self.endpoints[slot].slowness.learn(seconds / usual, now);
+            self.slowness.learn(seconds / usual, now);
         }
         let prior = self.whole.coefficients();
         self.whole.learn(&features, seconds, &prior, now);
