@@ -75,11 +75,19 @@ mod tests {
     fn the_factor_approaches_the_ratio_and_the_first_answers_do_not_decide() {
         let mut slowness = Slowness::default();
         slowness.learn(4.0, Time::ZERO);
-        assert!(slowness.factor(&Slowness::default()) < 1.6, "{}", slowness.factor(&Slowness::default()));
+        assert!(
+            slowness.factor(&Slowness::default()) < 1.6,
+            "{}",
+            slowness.factor(&Slowness::default())
+        );
         for _ in 0..100 {
             slowness.learn(4.0, Time::ZERO);
         }
-        assert!((3.5..4.0).contains(&slowness.factor(&Slowness::default())), "{}", slowness.factor(&Slowness::default()));
+        assert!(
+            (3.5..4.0).contains(&slowness.factor(&Slowness::default())),
+            "{}",
+            slowness.factor(&Slowness::default())
+        );
     }
 
     #[test]
@@ -88,6 +96,10 @@ mod tests {
         for ratio in [f64::NAN, f64::INFINITY, 0.0, -5.0, 1e300] {
             slowness.learn(ratio, Time::ZERO);
         }
-        assert!((0.1..10.0).contains(&slowness.factor(&Slowness::default())), "{}", slowness.factor(&Slowness::default()));
+        assert!(
+            (0.1..10.0).contains(&slowness.factor(&Slowness::default())),
+            "{}",
+            slowness.factor(&Slowness::default())
+        );
     }
 }
