@@ -188,8 +188,8 @@ impl Packet {
     #[inline(always)]
     pub fn frame_back(&self) -> [u16; 6] {
         // SAFETY: as in `read`.
-        let [a, b, c, d, e, f] = unsafe { (*self.scratch).frame };
-        [d, e, f, a, b, c]
+        let frame = unsafe { (*self.scratch).frame };
+        [frame[3], frame[4], frame[5], frame[0], frame[1], frame[2]]
     }
 
     #[inline(always)]
