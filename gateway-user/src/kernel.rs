@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, Map, MapData};
@@ -53,6 +54,20 @@ pub fn object() -> Option<&'static [u8]> {
 #[must_use]
 pub fn root() -> PathBuf {
     std::env::var_os(ROOT_VARIABLE).map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
+}
+
+/// Where a daemon in the caller's network namespace pins, if `root` is the node's place: a
+/// namespace of its own has a place of its own beside it.
+#[must_use]
+pub fn root_here(root: &Path) -> PathBuf {
+    let inode = |place: &str| std::fs::metadata(place).map(|namespace| namespace.ino()).ok();
+    match inode("/proc/thread-self/ns/net") {
+        Some(own) if inode("/proc/1/ns/net") != Some(own) => {
+            let name = root.file_name().unwrap_or_default().to_string_lossy();
+            root.with_file_name(format!("{name}-net-{own}"))
+        }
+        _ => root.to_owned(),
+    }
 }
 
 /// What a daemon with its pins at `root` needs here, by name, and what is wrong with it. Changes nothing.

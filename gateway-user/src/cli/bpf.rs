@@ -5,6 +5,7 @@
 use anyhow::Result;
 
 use crate::args::BpfStatusFlags;
+use crate::kernel;
 
 mod flows;
 mod report;
@@ -18,7 +19,9 @@ mod sk_msg;
 /// The pinned maps cannot be read, for want of a right or because they are another
 /// version's.
 pub fn bpf_status(flags: &BpfStatusFlags) -> Result<String> {
-    let report = report::read(&flags.root, flags.flows)?;
+    let here = kernel::root_here(&flags.root);
+    let root = if here.is_dir() { &here } else { &flags.root };
+    let report = report::read(root, flags.flows)?;
     if flags.json {
         return Ok(serde_json::to_string_pretty(&report)? + "\n");
     }
@@ -28,6 +31,18 @@ pub fn bpf_status(flags: &BpfStatusFlags) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_of_the_own_network_namespace_is_looked_at_first() {
+        let name = format!("gateway-bpf-status-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        let here = kernel::root_here(&root);
+        std::fs::create_dir(&here).unwrap();
+        let text = bpf_status(&BpfStatusFlags { root, flows: 20, json: false });
+        std::fs::remove_dir(&here).unwrap();
+        let place = format!("at {}/v", here.display());
+        assert!(text.as_ref().unwrap().contains(&place), "{text:?}");
+    }
 
     #[test]
     fn without_maps_the_needs_are_shown_all_the_same() {

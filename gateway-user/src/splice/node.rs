@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -46,7 +45,7 @@ impl Node {
     ///
     /// What is missing, and how to get it, in one line.
     pub(crate) fn open(listeners: &[SocketAddr]) -> Result<Arc<Self>, String> {
-        let root = root();
+        let root = kernel::root_here(&kernel::root());
         let mut nodes = lock(&NODES);
         if let Some(node) = nodes.get(&root).and_then(Weak::upgrade) {
             node.users.fetch_add(1, Ordering::Relaxed);
@@ -233,20 +232,6 @@ fn interfaces() -> Vec<u32> {
         libc::if_freenameindex(list);
     }
     found
-}
-
-/// Where maps are pinned: a namespace of its own has a place of its own.
-fn root() -> PathBuf {
-    let inode = |place: &str| std::fs::metadata(place).map(|namespace| namespace.ino()).ok();
-    let own = inode("/proc/thread-self/ns/net");
-    let root = kernel::root();
-    match own {
-        Some(own) if inode("/proc/1/ns/net") != Some(own) => {
-            let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            root.with_file_name(format!("{name}-net-{own}"))
-        }
-        _ => root,
-    }
 }
 
 fn whole(error: &dyn std::error::Error) -> String {
