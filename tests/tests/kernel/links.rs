@@ -128,17 +128,9 @@ fn chunks_pass_one_at_a_time_whoever_delays_acknowledgements(path: Datapath) {
         let mut client = site.ask().await;
         let mut exchange = engine.exchange().await;
         for _ in 0..3 {
-            exchange.body().await;
-            exchange.send(EVENTS).await;
-            story.hear_head_and(&mut client, 0).await;
             // Only what was heard is followed by more: nobody has anything to send an
             // acknowledgement with.
-            for number in 0..story.chunks {
-                exchange.send(&story.frame(number)).await;
-                story.hear_chunk(&mut client, number).await;
-            }
-            exchange.send(END).await;
-            story.hear_rest(&mut client, story.chunks).await;
+            story.tell_in_step(&mut exchange, &mut client).await;
             client.send(&request()).await.unwrap();
             assert!(exchange.read_head().await);
         }
@@ -168,7 +160,7 @@ fn the_way_out_is_skipped_only_where_nobody_looks(path: Datapath) {
         let Some((site, mut engine)) = Site::over(path, net) else { return };
         let way_out = &site.net.cable.far;
         let before = way_out.sent_packets().unwrap();
-        site.play(site.hear_one_by_one(&mut engine, story));
+        site.play(site.hear_in_step(&mut engine, story));
         let seen = way_out.sent_packets().unwrap() - before;
         let is_skipped = seen < story.chunks as u64 / 2;
         let is_expected = path == Datapath::Splice && lookers.is_empty();

@@ -11,7 +11,7 @@ use gateway_tests::wait::soon;
 use inference_gateway::kernel;
 
 use super::CHAT;
-use super::scripted::{END, EVENTS, Exchange, Scripted};
+use super::scripted::{Exchange, Scripted};
 use super::story::Story;
 
 /// Who moves the bytes of a streamed answer.
@@ -126,20 +126,11 @@ impl Site {
         client
     }
 
-    /// One answer on a connection of its own, of which each chunk is sent when the client
-    /// has heard the one before: no two can travel together.
-    pub(crate) async fn hear_one_by_one(&self, engine: &mut Scripted, story: Story) {
+    /// One answer on a connection of its own, told in step: no two chunks can travel together.
+    pub(crate) async fn hear_in_step(&self, engine: &mut Scripted, story: Story) {
         let mut client = self.ask().await;
         let mut exchange = engine.exchange().await;
-        exchange.body().await;
-        exchange.send(EVENTS).await;
-        story.hear_head_and(&mut client, 0).await;
-        for number in 0..story.chunks {
-            exchange.send(&story.frame(number)).await;
-            story.hear_chunk(&mut client, number).await;
-        }
-        exchange.send(END).await;
-        story.hear_rest(&mut client, story.chunks).await;
+        story.tell_in_step(&mut exchange, &mut client).await;
     }
 
     /// One whole answer on a connection of its own.

@@ -76,7 +76,7 @@ fn converse(path: Datapath, faults: Faults) {
         // Of those, as many as there was time for were moved. What is out of order goes to
         // user space, and with luck everything is.
         if faults.reorder == 0.0 {
-            site.play(site.hear_one_by_one(&mut engine, Story::of(seed, 50)));
+            site.play(site.hear_in_step(&mut engine, Story::of(seed, 50)));
             site.assert_taken(path);
         }
         let wires = site.net.cables().filter_map(|cable| cable.wire.as_ref());
