@@ -2,39 +2,14 @@
 //! and none of them is the last. What they have no reason to refuse they take.
 #![no_main]
 
-use gateway_common::chunked::{ChunkTracker, Kind, SIZE_LINE, size_line};
-use gateway_common::splice::CHUNKS_PER_PACKET;
+use gateway_common::chunked::{ChunkTracker, Kind, SIZE_LINE};
+use gateway_common::frames::{CHUNKS, Frames};
 use libfuzzer_sys::fuzz_target;
 
-/// Chunks of a packet, and bytes of data in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Frames {
-    count: u32,
-    bytes: u64,
-}
-
-/// The walk of `gateway-ebpf/src/splice/frames.rs`, over memory instead of a packet.
-fn walk(packet: &[u8]) -> Option<Frames> {
-    let (mut at, mut seen) = (0, Frames::default());
-    while seen.count < CHUNKS_PER_PACKET {
-        let rest = packet.get(at..).filter(|rest| !rest.is_empty())?;
-        let mut window = [0; SIZE_LINE];
-        for (to, from) in window.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        let line = size_line(window).filter(|line| line.size > 0)?;
-        let tail = at + line.line as usize + line.size as usize;
-        if packet.get(tail..tail + 2)? != b"\r\n" {
-            return None;
-        }
-        seen.count += 1;
-        seen.bytes += u64::from(line.size);
-        at = tail + 2;
-        if at == packet.len() {
-            return Some(seen);
-        }
-    }
-    None
+/// Number of chunks that a packet would be moved with, and bytes of data in them.
+fn walk(packet: &[u8]) -> Option<(u32, u64)> {
+    let frames = Frames::read(packet, 0, packet.len() as u32).ok()?;
+    Some((frames.count, u64::from(frames.bytes)))
 }
 
 /// A chunk in the body, as the tracker sees it.
@@ -76,17 +51,15 @@ fn is_plain(body: &[u8], chunk: Chunk) -> bool {
 fuzz_target!(|input: &[u8]| {
     let (body, pieces) = gateway_fuzz::cut(input);
     let chunks = chunks(body);
-    let most = CHUNKS_PER_PACKET as usize;
     for first in 0..chunks.len() {
-        let mut expected = Frames::default();
-        let mut plain = true;
-        for chunk in chunks[first..].iter().take(most + 1) {
-            expected.count += 1;
-            expected.bytes += chunk.data;
+        let (mut count, mut bytes, mut plain) = (0, 0, true);
+        for chunk in chunks[first..].iter().take(CHUNKS as usize + 1) {
+            count += 1;
+            bytes += chunk.data;
             plain &= is_plain(body, *chunk);
             let packet = &body[chunks[first].at..chunk.end];
-            let taken = plain && expected.count <= CHUNKS_PER_PACKET;
-            assert_eq!(walk(packet), taken.then_some(expected));
+            let taken = plain && count <= CHUNKS;
+            assert_eq!(walk(packet), taken.then_some((count, bytes)));
         }
     }
     // Packets that end anywhere are moved only where a chunk ends.

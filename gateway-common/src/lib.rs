@@ -2,7 +2,7 @@
 //!
 //! `no_std`, so that the very same code runs in user space and in eBPF. Both sides
 //! must agree, byte for byte, where a chunk of a streamed answer ends
-//! ([`chunked`]), what a sequence number means on either side of a splice
+//! ([`chunked`]), what the kernel may move of it ([`frames`]), what a sequence number means on either side of a splice
 //! ([`splice`]), who has which bytes of a stream that goes from socket to socket
 //! ([`sk_msg`]), and how the maps are laid out.
 #![no_std]
@@ -21,6 +21,7 @@ pub const LAYOUT: u32 = 3;
 extern crate alloc;
 
 pub mod chunked;
+pub mod frames;
 pub mod path;
 pub mod seq;
 pub mod sk_msg;

@@ -3,8 +3,9 @@
 
 use aya::Pod;
 
+use crate::frames::Tails;
 use crate::path::PathState;
-use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple};
+use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tuple};
 use crate::{sk_msg, steer};
 
 macro_rules! plain {

@@ -8,14 +8,12 @@
 //! A *stream* is a connection to an endpoint, of which the gateway has one end and the
 //! endpoint the other. Host byte order throughout, except in fields named `_be`.
 
-use crate::splice::{TAIL_BYTES, TAIL_CHUNKS};
+use crate::frames::Unfit;
 
 /// Streams there are; entry 0 means "none" and is never used.
 pub const STREAMS: u32 = 2048;
 /// Clients' sockets there may be, and endpoints'.
 pub const SOCKETS: u32 = 16 << 10;
-/// Chunks of a send call that the kernel follows; a call of more goes to user space.
-pub const CHUNKS_PER_CALL: u32 = 24;
 /// Bytes of a send call that the kernel follows.
 pub const CALL_BYTES: u32 = 32 << 10;
 /// What a call costs of a client's send buffer besides its bytes, in bytes: the kernel
@@ -191,6 +189,18 @@ pub enum Stop {
 /// Number of [`Stop`] reasons.
 pub const STOPS: usize = 8;
 
+impl From<Unfit> for Stop {
+    #[inline(always)]
+    fn from(why: Unfit) -> Self {
+        match why {
+            Unfit::Cut => Self::Cut,
+            Unfit::Last => Self::Last,
+            Unfit::Framing => Self::Framing,
+            Unfit::Many => Self::Many,
+        }
+    }
+}
+
 impl Stop {
     /// What to call the reason of this number.
     #[must_use]
@@ -234,7 +244,6 @@ const _: () = {
     assert!(size_of::<Owner>() == 16);
     assert!(size_of::<Stream>() == 88);
     assert!(size_of::<Counters>() == 8 * (6 + STOPS));
-    assert!(TAIL_CHUNKS.is_power_of_two() && TAIL_BYTES.is_power_of_two());
     // So that the cost of a call does not overflow.
     assert!(CALL_BYTES < 1 << 20);
 };

@@ -10,6 +10,8 @@
 //! entered by the daemon; slots belong to the kernel but for [`Slot::flow`]. Host
 //! byte order throughout, except in fields named `_be`.
 
+use crate::frames::Unfit;
+
 mod seam;
 
 pub use seam::{From, Seam};
@@ -22,12 +24,6 @@ pub const FLOWS: u32 = 4 << 10;
 pub const MARK_UPSTREAM: u32 = 0x1a6a_0001;
 /// Mark of packets that these programs have translated already.
 pub const MARK_DONE: u32 = 0x1a6a_0002;
-/// Chunks of a packet that the kernel follows; a packet of more goes to user space.
-pub const CHUNKS_PER_PACKET: u32 = 24;
-/// How many of a flow's last chunks are kept.
-pub const TAIL_CHUNKS: u32 = 4;
-/// How much of each is kept, in bytes.
-pub const TAIL_BYTES: u32 = 512;
 
 /// A TCP connection of the gateway over IPv4, as it stands on the wire.
 #[repr(C)]
@@ -270,6 +266,18 @@ pub enum Stop {
     Closed = 9,
 }
 
+impl core::convert::From<Unfit> for Stop {
+    #[inline(always)]
+    fn from(why: Unfit) -> Self {
+        match why {
+            Unfit::Cut => Self::Cut,
+            Unfit::Last => Self::Last,
+            Unfit::Framing => Self::Framing,
+            Unfit::Many => Self::Many,
+        }
+    }
+}
+
 impl Stop {
     /// What [`Flow::stop`] says, in words.
     #[must_use]
@@ -292,31 +300,6 @@ impl Stop {
 
 /// Number of [`Stop`] reasons.
 pub const STOPS: usize = 10;
-
-/// The beginning of each of a flow's last chunks (without framing).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Tails {
-    /// How much of each chunk was kept.
-    pub lengths: [u32; TAIL_CHUNKS as usize],
-    /// The bytes.
-    pub bytes: [[u8; TAIL_BYTES as usize]; TAIL_CHUNKS as usize],
-}
-
-impl Tails {
-    /// The beginnings of the `kept` last chunks, oldest first, when the next one is number
-    /// `next`.
-    #[cfg(feature = "user")]
-    #[must_use]
-    pub fn last(&self, next: u32, kept: u32) -> alloc::vec::Vec<alloc::vec::Vec<u8>> {
-        let piece = |back: u32| {
-            let place = (next.wrapping_sub(kept - back) % TAIL_CHUNKS) as usize;
-            let length = (self.lengths[place] as usize).min(self.bytes[place].len());
-            self.bytes[place][..length].to_vec()
-        };
-        (0..kept).map(piece).collect()
-    }
-}
 
 /// What the programs did, per CPU.
 #[repr(C)]
@@ -349,6 +332,5 @@ const _: () = {
     assert!(size_of::<Conn>() == 8);
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Flow>() == 120);
-    assert!(size_of::<Tails>() == 16 + 2048);
     assert!(size_of::<Counters>() == 8 * (8 + STOPS));
 };

@@ -11,6 +11,7 @@ mod atomic;
 mod sk_msg;
 mod splice;
 mod steer;
+mod verifier;
 
 #[cfg(not(test))]
 #[panic_handler]

@@ -7,20 +7,19 @@
 //!
 //! `docs/decisions/0011-from-socket-to-socket.md` tells what is kept right, and how.
 
-use aya_ebpf::bindings::{
-    BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB, sk_msg_md,
-};
+use aya_ebpf::bindings::{BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB};
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{sk_msg, sock_ops};
 use aya_ebpf::programs::{SkMsgContext, SockOpsContext};
+use gateway_common::frames::Frames;
 use gateway_common::sk_msg::{Stop, Stream, Word, cost};
 
 use crate::atomic::{exchange, load};
-use frames::Frames;
+use payload::Bytes;
 
 mod enrol;
-mod frames;
 mod maps;
+mod payload;
 
 /// The call goes on: to the other end of its own connection, or as was told to a helper.
 const PASS: u32 = 1;
@@ -52,9 +51,12 @@ pub fn sk_msg_move(ctx: SkMsgContext) -> u32 {
         maps::count(|counters| counters.passed += 1);
         return pass(stream, bytes);
     }
-    let frames = match Frames::read(ctx.msg, bytes) {
+    let Some(payload) = Bytes::of(ctx.msg, bytes) else {
+        return stopped(stream, bytes, Stop::Many);
+    };
+    let frames = match Frames::read(&payload, 0, bytes) {
         Ok(frames) => frames,
-        Err(why) => return stopped(stream, bytes, why),
+        Err(why) => return stopped(stream, bytes, why.into()),
     };
     let spent = load(&stream.spent).saturating_add(cost(bytes));
     if spent > load(&stream.credit) {
@@ -68,7 +70,7 @@ pub fn sk_msg_move(ctx: SkMsgContext) -> u32 {
     if !maps::redirect(&ctx, client) {
         return give_back(stream, bytes);
     }
-    note(ctx.msg, stream, &frames, bytes, spent);
+    note(stream, &payload, &frames, spent);
     PASS
 }
 
@@ -114,7 +116,8 @@ fn recount(stream: &mut Stream, change: impl Fn(Word) -> Word) -> u32 {
 
 /// Keeps the account of a call that was moved.
 #[inline(always)]
-fn note(msg: *mut sk_msg_md, stream: &mut Stream, frames: &Frames, bytes: u32, spent: u32) {
+fn note(stream: &mut Stream, payload: &Bytes, frames: &Frames, spent: u32) {
+    let bytes = payload.size;
     // SAFETY: the helper only reads a clock.
     let now = unsafe { bpf_ktime_get_ns() };
     if stream.first_ns == 0 {
@@ -132,7 +135,7 @@ fn note(msg: *mut sk_msg_md, stream: &mut Stream, frames: &Frames, bytes: u32, s
         counters.moved_bytes += u64::from(bytes);
         counters.moved_chunks += u64::from(frames.count);
     });
-    if let Some(tails) = maps::tails_of(msg) {
-        frames.keep(msg, tails, next);
+    if let Some(tails) = maps::tails_of(payload.msg) {
+        frames.keep(payload, tails, next);
     }
 }

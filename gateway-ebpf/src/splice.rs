@@ -19,14 +19,12 @@ use gateway_common::splice::{Conn, MARK_DONE};
 
 mod client;
 mod endpoint;
-mod frames;
 mod handshake;
 mod maps;
 mod packet;
+mod payload;
 
-pub use frames::cleared;
 use packet::Packet;
-pub use packet::within;
 
 /// "Next": the program after this one decides, or else the stack takes the packet.
 const NEXT: i32 = -1;

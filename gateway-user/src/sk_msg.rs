@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData, SockHash};
+use gateway_common::frames::Tails;
 use gateway_common::sk_msg::{STREAMS, Stream, Word};
-use gateway_common::splice::Tails;
 use socket2::SockRef;
 
 use crate::splice::shared::{ORDER, Shared};

@@ -15,9 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData};
-use gateway_common::splice::{
-    Conn, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Slot, Tails, Tuple,
-};
+use gateway_common::frames::Tails;
+use gateway_common::splice::{Conn, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Slot, Tuple};
 
 mod armed;
 mod node;

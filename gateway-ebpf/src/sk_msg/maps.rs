@@ -7,8 +7,8 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::{SkMsgContext, SockOpsContext};
+use gateway_common::frames::Tails;
 use gateway_common::sk_msg::{Counters, Owner, Pair, SOCKETS, STREAMS, Stream};
-use gateway_common::splice::Tails;
 
 use crate::atomic::load;
 

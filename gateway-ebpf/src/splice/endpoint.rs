@@ -2,12 +2,13 @@
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::programs::TcContext;
+use gateway_common::frames::Frames;
 use gateway_common::seq::{before, distance, earlier};
 use gateway_common::splice::{Flow, From, Mark, Seam, Slot, Stop};
 
 use super::client::{failed, note_own};
-use super::frames::Frames;
 use super::packet::{ACK, FIN, Numbers, Onward, PSH, Packet, RST, window_field};
+use super::payload::Bytes;
 use super::{NEXT, REDIRECT, maps};
 
 /// How often a packet's account is tried anew because another CPU was faster.
@@ -130,7 +131,8 @@ fn fit(
     if before(down.peer_edge, end) {
         return Err(Some(Stop::Window));
     }
-    Frames::read(ctx, packet).map_err(Some)
+    let at = packet.payload_at();
+    Frames::read(&Bytes(ctx), at, at + packet.length).map_err(|why| Some(why.into()))
 }
 
 /// Counts what is moved, and keeps the last chunks.
@@ -146,7 +148,7 @@ fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frame
     flow.data += u64::from(frames.bytes);
     flow.chunks += u64::from(frames.count);
     if let Some(tails) = maps::tails(number) {
-        frames.keep(ctx, tails, flow.tail);
+        frames.keep(&Bytes(ctx), tails, flow.tail);
     }
     flow.tail = flow.tail.wrapping_add(frames.count);
     maps::count(|counters| {

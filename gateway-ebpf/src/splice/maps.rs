@@ -2,8 +2,9 @@
 
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
+use gateway_common::frames::Tails;
 use gateway_common::splice::{
-    Conn, Counters, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Seam, Slot, Stop, Tails, Tuple,
+    Conn, Counters, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Seam, Slot, Stop, Tuple,
 };
 
 pub use crate::atomic::{exchange, load};

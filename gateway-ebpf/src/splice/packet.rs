@@ -256,13 +256,6 @@ impl Packet {
     }
 }
 
-/// `length`, which lies between 1 and `MAX` (a power of two), in a form from which the
-/// verifier sees that it does. The compiler must not: it would leave the mask out.
-#[inline(always)]
-pub fn within<const MAX: u32>(length: u32) -> u32 {
-    (core::hint::black_box(length).wrapping_sub(1) & (MAX - 1)) + 1
-}
-
 /// The window field that offers `bytes`, as near as it can.
 #[inline(always)]
 pub fn window_field(bytes: u32, scale: u8) -> u16 {
@@ -315,14 +308,4 @@ fn redirect(ctx: &TcContext, hop: u32, ifindex: u32) -> bool {
     set_mark(ctx, MARK_DONE);
     // SAFETY: without parameters the kernel finds the neighbour itself.
     unsafe { bpf_redirect_neigh(ifindex, core::ptr::null_mut(), 0, 0) == i64::from(REDIRECT) }
-}
-
-/// Word by word: the compiler makes a call of anything else, and the kernel refuses a
-/// called function that has no type information.
-#[inline(always)]
-pub fn clear(words: &mut [u64]) {
-    for word in words {
-        // SAFETY: a reference is valid to write.
-        unsafe { core::ptr::write_volatile(word, 0) };
-    }
 }

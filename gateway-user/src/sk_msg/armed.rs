@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_common::frames::TAIL_CHUNKS;
 use gateway_common::sk_msg::Word;
-use gateway_common::splice::TAIL_CHUNKS;
 
 use super::socket::{Room, position};
 use super::{Downstream, SkMsg, Upstream, field};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use gateway_common::frames::TAIL_CHUNKS;
 use gateway_common::seq::before;
-use gateway_common::splice::{Flow, Mark, Seam, Slot, Stop, TAIL_CHUNKS};
+use gateway_common::splice::{Flow, Mark, Seam, Slot, Stop};
 
 use super::shared::{ORDER, flow, slot};
 use super::{Bound, Splicer};

@@ -6,7 +6,8 @@
 use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_l4_csum_replace, bpf_skb_load_bytes};
 use aya_ebpf::programs::TcContext;
 
-use super::{BLOCK, Headers, KEPT, PROTO_TCP, Packet, TCP, TCP_CHECK_AT, address, clear, within};
+use super::{BLOCK, Headers, KEPT, PROTO_TCP, Packet, TCP, TCP_CHECK_AT, address};
+use crate::verifier::{clear, within};
 
 #[inline(always)]
 pub fn replace_tcp_check(ctx: &TcContext, difference: i64, flags: u64) -> bool {

@@ -4,7 +4,8 @@ use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_skb_load_bytes, bpf_skb_st
 use aya_ebpf::programs::TcContext;
 
 use super::checksum::replace_tcp_check;
-use super::{OPTIONS, Packet, TCP, TCP_AT, address, clear, within};
+use super::{OPTIONS, Packet, TCP, TCP_AT, address};
+use crate::verifier::{clear, within};
 
 impl Packet {
     /// Reads the TCP options, `length` bytes, twice: as they are, and for a change. Both
