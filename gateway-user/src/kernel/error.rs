@@ -153,14 +153,10 @@ pub enum AttachError {
 }
 
 impl AttachError {
-    /// A refusal, with what the verifier said last instead of everything it said.
+    /// A refusal, with what the verifier objected to instead of everything it said.
     pub(super) fn refused(program: &'static str, error: &ProgramError) -> Self {
         let why = if let ProgramError::LoadError { io_error, verifier_log } = error {
-            let log = verifier_log.to_string();
-            let mut last = log.lines().rev().filter(|line| !line.is_empty()).take(3);
-            let said: Vec<&str> = last.by_ref().collect();
-            let said: Vec<&str> = said.into_iter().rev().collect();
-            format!("{io_error}: {}", said.join("; "))
+            format!("{io_error}: {}", objection(&verifier_log.to_string()))
         } else {
             chain(error)
         };
@@ -176,6 +172,20 @@ impl AttachError {
     }
 }
 
+/// The last two lines of a verifier's log, an instruction and what is wrong with it, without
+/// the account of its work that follows them.
+fn objection(log: &str) -> String {
+    let is_account = |line: &&str| {
+        ["verification time ", "stack depth ", "processed "].iter().any(|is| line.starts_with(is))
+    };
+    let mut last = log.lines().rev().filter(|line| !line.is_empty() && !is_account(line));
+    match (last.next(), last.next()) {
+        (Some(wrong), Some(place)) => format!("{place}; {wrong}"),
+        (Some(wrong), None) => wrong.to_owned(),
+        _ => "its verifier does not say why".to_owned(),
+    }
+}
+
 /// An error with its causes: what failed is often only in the last one.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -188,4 +198,18 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::objection;
+
+    #[test]
+    fn what_the_verifier_objects_to_stands_before_its_account() {
+        let account = "verification time 7939 usec\nstack depth 40\nprocessed 170 insns (limit \
+                       1000000) max_states_per_insn 0\n";
+        let log = format!("0: R1=ctx\n7: (61) r0 = *(u32 *)(r9 +0)\nR9 invalid mem\n{account}\n");
+        assert_eq!(objection(&log), "7: (61) r0 = *(u32 *)(r9 +0); R9 invalid mem");
+        assert_eq!(objection(account), "its verifier does not say why");
+    }
 }

@@ -16,6 +16,7 @@ use inference_gateway::config::Config;
 use inference_gateway::reload::Source;
 
 use crate::room;
+use crate::room::hooks;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -84,13 +85,19 @@ fn new_interfaces_get_the_programs_as_soon_as_they_are_there() {
     let Some(room) = room("new") else { return };
     room.space.run(|| {
         let _app = start_on("splice", "  endpoints: [\"http://127.0.0.1:9\"]\n");
-        let hooks = || fs::read_dir(pins().join("links")).unwrap().count();
-        until("on loopback", || hooks() == 2);
+        let hooks = |interfaces: &[&str]| hooks(&pins().join("links"), interfaces);
+        until("on loopback", || hooks(&["lo"]) == 2);
         let start = Instant::now();
+        let mut all = vec!["lo".to_owned()];
         // Both ends of a cable are here, with two programs each.
         for number in 1..=5 {
-            room.space.ip(&format!("link add a{number} type veth peer name b{number}")).unwrap();
-            until("on both ends", || hooks() == 2 + 4 * number);
+            let ends = [format!("a{number}"), format!("b{number}")];
+            room.space
+                .ip(&format!("link add {} type veth peer name {}", ends[0], ends[1]))
+                .unwrap();
+            all.extend(ends);
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            until("on both ends", || hooks(&all) == 2 + 4 * number);
         }
         // Looked for every two seconds they would have taken eight.
         assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use gateway_testnet::Namespace;
+use gateway_testnet::{Namespace, has_tcx};
 use inference_gateway::kernel::{AtExit, Kernel, Off};
 
 pub(crate) struct Room {
@@ -47,6 +48,22 @@ impl Room {
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
+}
+
+/// How many splice programs hang on these interfaces of the namespace that the thread is in:
+/// pinned links, or filters where the kernel has no such links.
+pub(crate) fn hooks(links: &Path, interfaces: &[&str]) -> usize {
+    if has_tcx() {
+        return fs::read_dir(links).map_or(0, Iterator::count);
+    }
+    let filters = |interface: &str, direction: &str| {
+        let mut tc = Command::new("tc");
+        tc.args(["filter", "show", "dev", interface, direction]);
+        let shown = String::from_utf8(tc.output().unwrap().stdout).unwrap();
+        shown.lines().filter(|line| line.contains(" splice_")).count()
+    };
+    let on = |interface: &&str| filters(interface, "ingress") + filters(interface, "egress");
+    interfaces.iter().map(on).sum()
 }
 
 impl Drop for Room {
