@@ -1,12 +1,6 @@
 //! The gateway as a process: killed, stopped, started again.
-//!
-//! The process is this test program itself, told to run one "test" that is the daemon: so
-//! it needs no other program to be built, and dies with the test.
 
-use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdout, Stdio};
 use std::time::Instant;
 
 use gateway_tests::client::RawClient;
@@ -18,6 +12,7 @@ use inference_gateway::reload::Source;
 
 use super::ends::{WITHIN, assert_unfinished, closed_at_once};
 use super::on_every_path;
+use super::process::{self, Process};
 use super::scripted::{END, EVENTS, Exchange, Scripted};
 use super::site::{Datapath, config, request};
 use super::story::Story;
@@ -27,70 +22,29 @@ on_every_path!(
     a_daemon_that_is_told_to_stop_ends_its_answers_first,
 );
 
-const CONFIG: &str = "GATEWAY_TEST_CONFIG";
-
 #[test]
 #[ignore = "the daemon of other tests, which start it as a process"]
 fn the_daemon() {
-    let Ok(yaml) = std::env::var(CONFIG) else { return };
+    let Some(yaml) = process::input() else { return };
     let app = App::start(Config::parse(&yaml).unwrap(), Source::Flags).unwrap();
-    // On a line of its own, whatever the test runner has printed of this one.
-    println!("\nlistening on {}", app.addresses[0]);
+    process::listening(app.addresses[0]);
     app.run();
 }
 
 /// A running daemon; killed when dropped.
-struct Daemon {
-    child: Child,
-    front: SocketAddr,
-    /// The process could not end well if nobody took its last words.
-    _words: Lines<BufReader<ChildStdout>>,
-}
+struct Daemon(Process);
 
 impl Daemon {
     /// Starts a daemon in the gateway's namespace; `None` when this build has not the path.
     fn start(net: &Network, path: Datapath, port: u16, engine: SocketAddr) -> Option<Self> {
         let yaml = config(path, (net.front(), port).into(), &[engine]);
-        if !path.is_here() {
-            return None;
-        }
-        let mut command = net.gateway.command(std::env::current_exe().unwrap());
-        command.args(["daemon::the_daemon", "--exact", "--ignored", "--nocapture"]);
-        command.env(CONFIG, yaml).stdout(Stdio::piped());
-        // SAFETY: the closure runs between fork and exec, makes one async-signal-safe
-        // system call and touches no memory of the parent.
-        unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            });
-        }
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let front = lines.find_map(|line| line.ok()?.strip_prefix("listening on ")?.parse().ok());
-        let front = front.expect("the daemon ended before it listened");
-        Some(Self { child, front, _words: lines })
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: no memory is involved. The child was not waited for, so that the number
-        // is still its own.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        path.is_here().then(|| Self(Process::start(&net.gateway, "daemon::the_daemon", &yaml)))
     }
 
     async fn ask(&self) -> RawClient {
-        let mut client = soon(RawClient::connect(self.front)).await.unwrap();
+        let mut client = soon(RawClient::connect(self.0.addr)).await.unwrap();
         client.send(&request()).await.unwrap();
         client
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Either fails only when the process has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -140,9 +94,9 @@ fn a_daemon_that_is_killed_leaves_no_whole_answer_and_no_trace(path: Datapath) {
     client.block_on(async {
         for _ in 0..3 {
             let begun = begun(&daemon, &mut engine).await;
-            let port = daemon.front.port();
+            let port = daemon.0.addr.port();
             let killed = Instant::now();
-            daemon.signal(libc::SIGKILL);
+            daemon.0.signal(libc::SIGKILL);
             for (story, mut client, mut exchange) in begun {
                 closed_at_once(&mut exchange, killed, "the daemon was killed").await;
                 // The engine may go on for a while; nobody may take that for an answer.
@@ -167,8 +121,8 @@ fn a_daemon_that_is_told_to_stop_ends_its_answers_first(path: Datapath) {
     let Some(mut daemon) = Daemon::start(&net, path, 0, engine.addr) else { return };
     client.block_on(async {
         let begun = begun(&daemon, &mut engine).await;
-        daemon.signal(libc::SIGTERM);
-        let refused = async { while RawClient::connect(daemon.front).await.is_ok() {} };
+        daemon.0.signal(libc::SIGTERM);
+        let refused = async { while RawClient::connect(daemon.0.addr).await.is_ok() {} };
         soon(refused).await;
         for (story, mut client, mut exchange) in begun {
             for number in HEARD..story.chunks {
@@ -177,7 +131,6 @@ fn a_daemon_that_is_told_to_stop_ends_its_answers_first(path: Datapath) {
             exchange.send(END).await;
             story.hear_rest(&mut client, HEARD).await;
         }
-        eventually(|| daemon.child.try_wait().unwrap().is_some_and(|status| status.success()))
-            .await;
+        eventually(|| daemon.0.ended().is_some_and(|status| status.success())).await;
     });
 }

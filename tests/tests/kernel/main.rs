@@ -17,7 +17,9 @@ mod scripted;
 
 mod daemon;
 mod ends;
+mod engine;
 mod links;
+mod process;
 mod shapes;
 mod site;
 mod sockets;

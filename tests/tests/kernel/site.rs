@@ -84,16 +84,27 @@ impl Site {
         front: impl Into<IpAddr>,
         engine: impl Into<IpAddr> + Send,
     ) -> Option<(Self, Scripted)> {
-        let client = Room::new(&net.client, 1).unwrap();
         let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
         let engine = pod.block_on(Scripted::start_at(engine));
-        let yaml = config(path, (front.into(), 0).into(), &[engine.addr]);
+        Some((Self::before(path, net, front, pod, engine.addr)?, engine))
+    }
+
+    /// A site whose engine is there already; none where the build has not the path.
+    pub(crate) fn before(
+        path: Datapath,
+        net: Network,
+        front: impl Into<IpAddr>,
+        pod: Room,
+        engine: SocketAddr,
+    ) -> Option<Self> {
+        let yaml = config(path, (front.into(), 0).into(), &[engine]);
         if !path.is_here() {
             return None;
         }
+        let client = Room::new(&net.client, 1).unwrap();
         let gateway = net.gateway.run(|| Gateway::start(&yaml)).unwrap();
         let front = gateway.addr();
-        Some((Self { net, gateway, front, client, pod }, engine))
+        Some(Self { net, gateway, front, client, pod })
     }
 
     /// Runs a test's body as the client, and then waits until the gateway is done too.
@@ -167,7 +178,7 @@ pub(crate) async fn answer_all(mut exchange: Exchange, story: fn(u64) -> Story) 
 }
 
 /// Whose request this body is.
-fn asked_by(body: &[u8]) -> u64 {
+pub(crate) fn asked_by(body: &[u8]) -> u64 {
     let body: serde_json::Value = serde_json::from_slice(body).unwrap();
     body["user"].as_str().unwrap().parse().unwrap()
 }
