@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, Map, MapData};
@@ -25,12 +24,14 @@ pub(crate) mod events;
 mod needs;
 mod netlink;
 pub(crate) mod pins;
+mod roots;
 mod sk_msg;
 pub mod steer;
 mod sys;
 mod tc;
 
 pub use error::{AttachError, Off};
+pub use roots::root_here;
 pub use tc::Hook;
 
 /// The compiled programs; empty in a build without them (see `build.rs`).
@@ -54,20 +55,6 @@ pub fn object() -> Option<&'static [u8]> {
 #[must_use]
 pub fn root() -> PathBuf {
     std::env::var_os(ROOT_VARIABLE).map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
-}
-
-/// Where a daemon in the caller's network namespace pins, if `root` is the node's place: a
-/// namespace of its own has a place of its own beside it.
-#[must_use]
-pub fn root_here(root: &Path) -> PathBuf {
-    let inode = |place: &str| std::fs::metadata(place).map(|namespace| namespace.ino()).ok();
-    match inode("/proc/thread-self/ns/net") {
-        Some(own) if inode("/proc/1/ns/net") != Some(own) => {
-            let name = root.file_name().unwrap_or_default().to_string_lossy();
-            root.with_file_name(format!("{name}-net-{own}"))
-        }
-        _ => root.to_owned(),
-    }
 }
 
 /// What a daemon with its pins at `root` needs here, by name, and what is wrong with it. Changes nothing.
@@ -121,6 +108,7 @@ impl Kernel {
         needs::bpf_file_system(root)?;
         let lock = pins::lock(root)?;
         pins::clear(root)?;
+        roots::sweep(root);
         let bpf = EbpfLoader::new().load(object).map_err(|source| Off::Load(Box::new(source)))?;
         let maps = pins::maps(root);
         std::fs::create_dir(&maps).map_err(|source| Off::Pins { path: maps.clone(), source })?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use gateway_testnet::has_tcx;
-use inference_gateway::kernel::{AtExit, AttachError, Hook, Kernel, Off};
+use inference_gateway::kernel::{AtExit, AttachError, Hook, Kernel, Off, root_here};
 
 use crate::room;
 use crate::room::{Room, hooks};
@@ -77,6 +77,31 @@ fn what_a_crash_has_left_is_taken_away_whatever_its_layout() {
     assert!(!room.at("v0").exists());
     room.space.run(|| kernel.attach_tc(LOOPBACK)).unwrap();
     assert_eq!(on_loopback(&room), 2);
+}
+
+#[test]
+fn what_died_with_its_network_namespace_is_taken_away_by_any_daemon() {
+    let (Some(room), Some(dead)) = (room("here"), room("gone")) else { return };
+    let node = dead.root.clone();
+    let gone = dead.space.run(|| root_here(&node));
+    // This thread's namespace is in use, the other is not.
+    room.space.run(|| {
+        let mine = root_here(&node);
+        assert!(mine != gone && mine != node && gone != node);
+        for root in [&mine, &gone] {
+            drop(Kernel::load(root, AtExit::Keep).unwrap());
+        }
+        let kernel = Kernel::load(&node, AtExit::Detach).unwrap();
+        assert!(mine.exists(), "a successor may come");
+        assert!(!gone.exists());
+        drop(kernel);
+
+        let running = Kernel::load(&gone, AtExit::Detach).unwrap();
+        drop(Kernel::load(&node, AtExit::Detach).unwrap());
+        assert!(gone.exists(), "its daemon runs");
+        drop(running);
+        fs::remove_dir_all(mine).unwrap();
+    });
 }
 
 #[test]
