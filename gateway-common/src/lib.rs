@@ -15,7 +15,7 @@
 
 /// Version of the maps' layout: part of the path they are pinned at, so that readers of
 /// another version do not misread them. Raised with every change of a map or its types.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 
 #[cfg(feature = "user")]
 extern crate alloc;

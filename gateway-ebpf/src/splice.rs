@@ -24,7 +24,7 @@ mod maps;
 mod packet;
 mod payload;
 
-use packet::Packet;
+use packet::{Ip, Packet, V4, V6};
 
 /// "Next": the program after this one decides, or else the stack takes the packet.
 const NEXT: i32 = -1;
@@ -40,15 +40,9 @@ pub fn splice_in(ctx: TcContext) -> i32 {
     if packet::mark(&ctx) == MARK_DONE {
         return NEXT;
     }
-    let Some(packet) = Packet::read(&ctx) else { return NEXT };
-    let tuple = packet.tuple_arriving();
-    if packet.is_syn() {
-        handshake::arriving(&ctx, &packet, &tuple);
-        return NEXT;
-    }
-    match maps::conn(&tuple) {
-        Some(Conn { slot, side: Conn::CLIENT }) => client::arriving(&ctx, &packet, slot),
-        Some(Conn { slot, side: Conn::ENDPOINT }) => endpoint::arriving(&ctx, &packet, slot),
+    match packet::ethertype_be(&ctx) {
+        V4::ETHERTYPE_BE => arriving::<V4>(&ctx),
+        V6::ETHERTYPE_BE => arriving::<V6>(&ctx),
         _ => NEXT,
     }
 }
@@ -59,15 +53,39 @@ pub fn splice_out(ctx: TcContext) -> i32 {
     if packet::mark(&ctx) == MARK_DONE {
         return NEXT;
     }
-    let Some(packet) = Packet::read(&ctx) else { return NEXT };
-    let tuple = packet.tuple_leaving();
+    match packet::ethertype_be(&ctx) {
+        V4::ETHERTYPE_BE => leaving::<V4>(&ctx),
+        V6::ETHERTYPE_BE => leaving::<V6>(&ctx),
+        _ => NEXT,
+    }
+}
+
+#[inline(always)]
+fn arriving<I: Ip>(ctx: &TcContext) -> i32 {
+    let Some(packet) = Packet::<I>::read(ctx) else { return NEXT };
+    let tuple = packet.tuple_arriving();
     if packet.is_syn() {
-        handshake::leaving(&ctx, &packet, &tuple);
+        handshake::arriving(ctx, &packet, &tuple);
         return NEXT;
     }
     match maps::conn(&tuple) {
-        Some(Conn { slot, side: Conn::CLIENT }) => client::leaving(&ctx, &packet, slot),
-        Some(Conn { slot, side: Conn::ENDPOINT }) => endpoint::leaving(&ctx, &packet, slot),
+        Some(Conn { slot, side: Conn::CLIENT }) => client::arriving(ctx, &packet, slot),
+        Some(Conn { slot, side: Conn::ENDPOINT }) => endpoint::arriving(ctx, &packet, slot),
+        _ => NEXT,
+    }
+}
+
+#[inline(always)]
+fn leaving<I: Ip>(ctx: &TcContext) -> i32 {
+    let Some(packet) = Packet::<I>::read(ctx) else { return NEXT };
+    let tuple = packet.tuple_leaving();
+    if packet.is_syn() {
+        handshake::leaving(ctx, &packet, &tuple);
+        return NEXT;
+    }
+    match maps::conn(&tuple) {
+        Some(Conn { slot, side: Conn::CLIENT }) => client::leaving(ctx, &packet, slot),
+        Some(Conn { slot, side: Conn::ENDPOINT }) => endpoint::leaving(ctx, &packet, slot),
         _ => NEXT,
     }
 }

@@ -9,14 +9,16 @@
 //! The protocol with the kernel is in `docs/decisions/0005-splice-in-tc.md`.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData};
 use gateway_common::frames::Tails;
-use gateway_common::splice::{Conn, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Slot, Tuple};
+use gateway_common::splice::{
+    Address, Conn, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Slot, Tuple,
+};
 
 mod armed;
 mod node;
@@ -98,7 +100,7 @@ impl Splicer {
     /// [`Missing::Use`].
     pub(crate) fn listen(&self, listeners: &[SocketAddr]) -> Result<(), Missing> {
         let mut books = self.lock();
-        for listener in listeners.iter().filter_map(listener) {
+        for listener in listeners.iter().copied().flat_map(entries) {
             let entered = books.listeners.insert(listener, 1, 0);
             entered.map_err(|error| Missing::Use("listeners", Box::new(error)))?;
         }
@@ -109,7 +111,7 @@ impl Splicer {
     /// are closed; there have been no others yet.
     fn forget_all(&self, address: SocketAddr) {
         let mut books = self.lock();
-        if let Some(listener) = listener(&address) {
+        for listener in entries(address) {
             // Never entered, perhaps.
             let _ = books.listeners.remove(&listener);
         }
@@ -146,7 +148,7 @@ impl Splicer {
 
     /// `None` when its opening was not seen, or was not one that can be spliced.
     fn bind(self: &Arc<Self>, local: SocketAddr, remote: SocketAddr, side: u32) -> Option<Bound> {
-        let tuple = tuple(local, remote)?;
+        let tuple = tuple(local, remote);
         let mut books = self.lock();
         let handshake = books.handshakes.get(&tuple, 0).ok().filter(Handshake::is_complete)?;
         books.sweep(self);
@@ -247,35 +249,24 @@ impl Drop for Bound {
     }
 }
 
-/// `None` for an address that no client of IPv4 can have connected to.
-fn listener(address: &SocketAddr) -> Option<Listener> {
-    let ip_be = match address.ip() {
-        IpAddr::V4(ip) => u32::from_ne_bytes(ip.octets()),
-        // A listener for both families.
-        IpAddr::V6(ip) if ip.is_unspecified() => 0,
-        IpAddr::V6(_) => return None,
-    };
-    Some(Listener { ip_be, port_be: address.port().to_be(), reserved: 0 })
+/// What the kernel is to look for, where clients are listened to at this address. A listener
+/// at any address of IPv6 is one for both families.
+fn entries(address: SocketAddr) -> impl Iterator<Item = Listener> {
+    let port_be = address.port().to_be();
+    let own = Address::of(address.ip());
+    let other = (own == Address::ANY_V6).then_some(Address::ANY_V4);
+    let entry = move |address| Listener { address, port_be, reserved: 0 };
+    [Some(own), other].into_iter().flatten().map(entry)
 }
 
-fn ip_be(address: SocketAddrV4) -> u32 {
-    u32::from_ne_bytes(address.ip().octets())
-}
-
-/// A connection's addresses, IPv4 ones only. On a listener for both families a client
-/// of IPv4 has a mapped address.
-fn tuple(local: SocketAddr, remote: SocketAddr) -> Option<Tuple> {
-    let v4 = |address: SocketAddr| match address.ip().to_canonical() {
-        IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, address.port())),
-        IpAddr::V6(_) => None,
-    };
-    let (local, remote) = (v4(local)?, v4(remote)?);
-    Some(Tuple {
-        local_ip_be: ip_be(local),
-        remote_ip_be: ip_be(remote),
+/// A connection's addresses. On a listener for both families a client of IPv4 has a mapped one.
+fn tuple(local: SocketAddr, remote: SocketAddr) -> Tuple {
+    Tuple {
+        local: Address::of(local.ip()),
+        remote: Address::of(remote.ip()),
         local_port_be: local.port().to_be(),
         remote_port_be: remote.port().to_be(),
-    })
+    }
 }
 
 /// A map by a descriptor of its own: programs that are loaded later need theirs.

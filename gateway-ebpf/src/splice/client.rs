@@ -4,7 +4,7 @@ use aya_ebpf::programs::TcContext;
 use gateway_common::seq::{before, distance, earlier, later};
 use gateway_common::splice::{Flow, Mark, Seam, Slot};
 
-use super::packet::{self, ACK, FIN, Numbers, Onward, Packet, RST, SYN};
+use super::packet::{self, ACK, FIN, Ip, Numbers, Onward, Packet, RST, SYN};
 use super::{DROP, NEXT, REDIRECT, maps};
 
 const URGENT: u8 = 32;
@@ -12,7 +12,7 @@ const URGENT: u8 = 32;
 /// From the client: acknowledgements go to whom they concern, everything else to the
 /// local socket.
 #[inline(always)]
-pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
+pub fn arriving<I: Ip>(ctx: &TcContext, packet: &Packet<I>, index: u32) -> i32 {
     let Some(slot) = maps::slot(index) else { return NEXT };
     let number = maps::load(&slot.flow);
     let Some(flow) = maps::flow(number) else { return NEXT };
@@ -66,7 +66,7 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
             return failed();
         }
         // The checksum is another one now.
-        let Some(again) = Packet::read(ctx) else { return failed() };
+        let Some(again) = Packet::<I>::read(ctx) else { return failed() };
         packet = again;
     }
     let to = Onward { tuple: &flow.up, slot: up, ifindex: flow.up_ifindex };
@@ -79,7 +79,7 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
 
 /// To the client: what the local socket sends stands behind what was moved.
 #[inline(always)]
-pub fn leaving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
+pub fn leaving<I: Ip>(ctx: &TcContext, packet: &Packet<I>, index: u32) -> i32 {
     let Some(slot) = maps::slot(index) else { return NEXT };
     let Some(flow) = maps::flow(maps::load(&slot.flow)) else { return NEXT };
     let Some(up) = maps::slot(flow.up_slot) else { return NEXT };
@@ -98,7 +98,7 @@ pub fn leaving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
 
 /// What the local socket has sent, acknowledged and offered.
 #[inline(always)]
-pub fn note_own(slot: &mut Slot, packet: &Packet) {
+pub fn note_own<I: Ip>(slot: &mut Slot, packet: &Packet<I>) {
     let mut end = packet.seq.wrapping_add(packet.length);
     if packet.has(FIN | RST) {
         slot.ended = 1;
@@ -131,7 +131,7 @@ pub fn failed() -> i32 {
 
 /// Notes it, once the client has acknowledged all that was moved and nothing more can be.
 #[inline(always)]
-fn settle(flow: &mut Flow, number: u32, seam: Seam, mark: Mark, packet: &Packet) -> Seam {
+fn settle<I: Ip>(flow: &mut Flow, number: u32, seam: Seam, mark: Mark, packet: &Packet<I>) -> Seam {
     if number == 0 || seam.settled || !packet.has(ACK) {
         return seam;
     }

@@ -7,7 +7,7 @@ use gateway_common::seq::{before, distance, earlier};
 use gateway_common::splice::{Flow, From, Mark, Seam, Slot, Stop};
 
 use super::client::{failed, note_own};
-use super::packet::{ACK, FIN, Numbers, Onward, PSH, Packet, RST, window_field};
+use super::packet::{ACK, FIN, Ip, Numbers, Onward, PSH, Packet, RST, window_field};
 use super::payload::Bytes;
 use super::{NEXT, REDIRECT, maps};
 
@@ -20,7 +20,7 @@ const ROUNDS: u32 = 4;
 /// What a packet is and that it is accounted for is one compare-and-set on the
 /// connection's mark: no byte can go to both sides, or to neither.
 #[inline(always)]
-pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
+pub fn arriving<I: Ip>(ctx: &TcContext, packet: &Packet<I>, index: u32) -> i32 {
     let Some(slot) = maps::slot(index) else { return NEXT };
     let number = maps::load(&slot.flow);
     let Some(flow) = maps::flow(number) else { return NEXT };
@@ -43,9 +43,9 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
 
 /// Accounts for a packet that goes to the client; false when it does not.
 #[inline(always)]
-fn moved(
+fn moved<I: Ip>(
     ctx: &TcContext,
-    packet: &Packet,
+    packet: &Packet<I>,
     flow: &mut Flow,
     number: u32,
     slot: &mut Slot,
@@ -79,7 +79,7 @@ fn moved(
 /// Accounts for a packet that goes to the local socket, or that is sent again, and
 /// returns the seam that it stands at. `None` when four other CPUs were faster.
 #[inline(always)]
-fn passed(packet: &Packet, flow: &Flow, slot: &mut Slot) -> Option<Seam> {
+fn passed<I: Ip>(packet: &Packet<I>, flow: &Flow, slot: &mut Slot) -> Option<Seam> {
     let end = packet.seq.wrapping_add(packet.length);
     let mut round = 0;
     while round < ROUNDS {
@@ -103,9 +103,9 @@ fn passed(packet: &Packet, flow: &Flow, slot: &mut Slot) -> Option<Seam> {
 /// Whether the kernel may move this packet. `Err(None)` when it is one that has been
 /// seen before.
 #[inline(always)]
-fn fit(
+fn fit<I: Ip>(
     ctx: &TcContext,
-    packet: &Packet,
+    packet: &Packet<I>,
     flow: &Flow,
     mark: Mark,
     seam: &Seam,
@@ -137,7 +137,13 @@ fn fit(
 
 /// Counts what is moved, and keeps the last chunks.
 #[inline(always)]
-fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frames: &Frames) {
+fn account<I: Ip>(
+    ctx: &TcContext,
+    packet: &Packet<I>,
+    flow: &mut Flow,
+    number: u32,
+    frames: &Frames,
+) {
     // SAFETY: always there.
     let now = unsafe { bpf_ktime_get_ns() };
     if flow.first_ns == 0 {
@@ -160,7 +166,13 @@ fn account(ctx: &TcContext, packet: &Packet, flow: &mut Flow, number: u32, frame
 
 /// Sends the packet to the client, as far as it lies before the seam's end.
 #[inline(always)]
-fn forward(ctx: &TcContext, packet: &Packet, flow: &Flow, down: &Slot, seam: &Seam) -> i32 {
+fn forward<I: Ip>(
+    ctx: &TcContext,
+    packet: &Packet<I>,
+    flow: &Flow,
+    down: &Slot,
+    seam: &Seam,
+) -> i32 {
     let seq = packet.seq.wrapping_sub(seam.up_wire).wrapping_add(seam.down_wire);
     let window = window_field(distance(down.own_ack, down.own_edge), down.own_scale);
     let numbers = Numbers { seq, ack: down.own_ack, window };
@@ -174,7 +186,7 @@ fn forward(ctx: &TcContext, packet: &Packet, flow: &Flow, down: &Slot, seam: &Se
 
 /// Leaves the packet to the local socket.
 #[inline(always)]
-fn deliver(ctx: &TcContext, packet: &Packet, seam: &Seam) -> i32 {
+fn deliver<I: Ip>(ctx: &TcContext, packet: &Packet<I>, seam: &Seam) -> i32 {
     let From::Local(seq) = seam.from_endpoint(packet.seq) else { return failed() };
     let mut packet = *packet;
     if !seam.settled && seam.length > 0 && before(packet.seq, seam.up_wire) {
@@ -189,7 +201,7 @@ fn deliver(ctx: &TcContext, packet: &Packet, seam: &Seam) -> i32 {
 /// To the endpoint: the local socket must not acknowledge what the client does not have,
 /// nor offer room that the client has not.
 #[inline(always)]
-pub fn leaving(ctx: &TcContext, packet: &Packet, index: u32) -> i32 {
+pub fn leaving<I: Ip>(ctx: &TcContext, packet: &Packet<I>, index: u32) -> i32 {
     let Some(slot) = maps::slot(index) else { return NEXT };
     let Some(flow) = maps::flow(maps::load(&slot.flow)) else { return NEXT };
     let Some(down) = maps::slot(flow.down_slot) else { return NEXT };

@@ -9,7 +9,7 @@ use aya_ebpf::programs::TcContext;
 use gateway_common::splice::{Handshake, MARK_UPSTREAM, Tuple};
 
 use super::maps;
-use super::packet::{self, ACK, FIN, OPTIONS, Offer, Packet, RST};
+use super::packet::{self, ACK, FIN, Ip, OPTIONS, Offer, Packet, RST};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -33,7 +33,7 @@ const INDEX: u32 = 63;
 
 /// A SYN from outside: a client's first, or an endpoint's answer.
 #[inline(always)]
-pub fn arriving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
+pub fn arriving<I: Ip>(ctx: &TcContext, packet: &Packet<I>, tuple: &Tuple) {
     let known = maps::handshake(tuple);
     if let Some(known) = known
         && known.has_peer(packet.seq)
@@ -47,7 +47,7 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
     let mut handshake = if packet.has(ACK) {
         let Some(opened) = known else { return };
         opened
-    } else if maps::is_listener(tuple.local_ip_be, tuple.local_port_be) {
+    } else if maps::is_listener(tuple, I::ANY) {
         Handshake::default()
     } else {
         return;
@@ -64,7 +64,7 @@ pub fn arriving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
 
 /// A SYN of the gateway: its answer to a client, or its first to an endpoint.
 #[inline(always)]
-pub fn leaving(ctx: &TcContext, packet: &Packet, tuple: &Tuple) {
+pub fn leaving<I: Ip>(ctx: &TcContext, packet: &Packet<I>, tuple: &Tuple) {
     let mut handshake = if packet.has(ACK) {
         let Some(opened) = maps::handshake(tuple) else { return };
         opened
@@ -103,7 +103,7 @@ const NO_SCALE: u32 = 0xff;
 
 /// Reads the options of a SYN and takes out of the packet what must not be there.
 #[inline(always)]
-fn take(ctx: &TcContext, packet: &Packet) -> &'static mut Offer {
+fn take<I: Ip>(ctx: &TcContext, packet: &Packet<I>) -> &'static mut Offer {
     let offer = packet.offer();
     let doubt = packet.length > 0 || packet.has(FIN | RST);
     store(&mut offer.mss, DEFAULT_MSS);
@@ -120,7 +120,7 @@ fn take(ctx: &TcContext, packet: &Packet) -> &'static mut Offer {
     };
     walk(offer, old, new);
     let is_changed = maps::load(&offer.changed) != 0 && maps::load(&offer.doubt) == 0;
-    if is_changed && !packet::store_options(ctx, (old, new), length) {
+    if is_changed && !packet::store_options::<I>(ctx, (old, new), length) {
         store(&mut offer.doubt, 1);
     }
     offer

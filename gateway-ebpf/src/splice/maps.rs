@@ -4,7 +4,7 @@ use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use gateway_common::frames::Tails;
 use gateway_common::splice::{
-    Conn, Counters, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Seam, Slot, Stop, Tuple,
+    Address, Conn, Counters, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Seam, Slot, Stop, Tuple,
 };
 
 pub use crate::atomic::{exchange, load};
@@ -50,11 +50,11 @@ pub fn forget(tuple: &Tuple) {
     let _ = CONNS.remove(tuple);
 }
 
-/// Whether the gateway listens there.
+/// Whether the gateway listens there, or at `any` address of that family.
 #[inline(always)]
-pub fn is_listener(ip_be: u32, port_be: u16) -> bool {
-    let exact = Listener { ip_be, port_be, reserved: 0 };
-    let any = Listener { ip_be: 0, port_be, reserved: 0 };
+pub fn is_listener(tuple: &Tuple, any: Address) -> bool {
+    let exact = Listener { address: tuple.local, port_be: tuple.local_port_be, reserved: 0 };
+    let any = Listener { address: any, ..exact };
     LISTENERS.get_ptr(exact).is_some() || LISTENERS.get_ptr(any).is_some()
 }
 

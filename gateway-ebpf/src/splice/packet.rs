@@ -1,7 +1,9 @@
-//! One TCP packet over IPv4: read, rewritten, sent elsewhere.
+//! One TCP packet over IPv4 or IPv6: read, rewritten, sent elsewhere.
+
+use core::marker::PhantomData;
+use core::mem::offset_of;
 
 use aya_ebpf::btf_maps::PerCpuArray;
-use core::mem::offset_of;
 
 use aya_ebpf::helpers::generated::{
     bpf_clone_redirect, bpf_redirect_neigh, bpf_redirect_peer, bpf_skb_load_bytes,
@@ -13,33 +15,24 @@ use gateway_common::splice::{MARK_DONE, Slot, Tuple};
 use super::REDIRECT;
 
 mod checksum;
+mod ip;
 mod options;
 mod rewrite;
 
+pub use ip::{Ip, V4, V6};
 pub use options::store_options;
 pub use rewrite::{Numbers, Onward};
 
 /// Bytes of an Ethernet header; interfaces of other kinds get no programs.
 pub const ETHERNET: u32 = 14;
-/// Bytes of an IP header without options.
-const IP: u32 = 20;
-/// Where the TCP header begins.
-const TCP_AT: u32 = ETHERNET + IP;
 /// Bytes of a TCP header without options.
 const TCP: u32 = 20;
-/// Bytes of all three.
-const HEADERS: u32 = ETHERNET + IP + TCP;
-const IP_CHECK_AT: u32 = ETHERNET + 10;
-const TCP_CHECK_AT: u32 = TCP_AT + 16;
-/// `ETH_P_IP`, as the context has it.
-const ETH_P_IP_BE: u32 = 0x0800_u16.to_be() as u32;
-const PROTO_TCP: u8 = 6;
+/// Where its checksum stands in it.
+const CHECK: u32 = 16;
 /// Most payload, in bytes, that stays in a packet which is cut: its checksum has to be
 /// made anew, block by block.
 const KEPT: u32 = 1024;
 const BLOCK: u32 = 64;
-/// "More fragments" and the fragment's offset.
-const FRAGMENT: u16 = 0x3fff;
 const BPF_F_PSEUDO_HDR: u64 = 0x10;
 const BPF_F_INGRESS: u64 = 1;
 
@@ -52,17 +45,14 @@ pub const ACK: u8 = 16;
 /// IP and TCP header, as they stand in a packet.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Headers {
-    version: u8,
-    tos: u8,
-    total_be: u16,
-    id: u16,
-    fragment_be: u16,
-    ttl: u8,
-    protocol: u8,
-    ip_check: u16,
-    source_be: u32,
-    destination_be: u32,
+pub struct Headers<I> {
+    ip: I,
+    tcp: Tcp,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Tcp {
     source_port_be: u16,
     destination_port_be: u16,
     seq_be: u32,
@@ -74,18 +64,21 @@ pub struct Headers {
     urgent: u16,
 }
 
+/// Room for the headers of either family.
+type Room = [u32; size_of::<Headers<V6>>() / 4];
+
 /// What does not fit on a program's stack of 512 bytes.
 #[repr(C)]
 pub struct Scratch {
     /// The headers as they were before a change.
-    old: Headers,
+    old: Room,
     /// Always 0; aligns what follows.
     reserved: u16,
     /// Ethernet addresses: destination, source.
     frame: [u16; 6],
     ethertype: u16,
     /// The headers as they are. They follow on the frame's as in the packet.
-    now: Headers,
+    now: Room,
     /// TCP options as they were.
     old_options: [u64; 8],
     /// TCP options as they are to be.
@@ -119,7 +112,7 @@ pub const OPTIONS: usize = 40;
 
 /// What the programs want to know of a packet.
 #[derive(Clone, Copy)]
-pub struct Packet {
+pub struct Packet<I> {
     scratch: *mut Scratch,
     pub seq: u32,
     pub ack: u32,
@@ -130,6 +123,7 @@ pub struct Packet {
     pub header: u32,
     /// Bytes of payload.
     pub length: u32,
+    family: PhantomData<I>,
 }
 
 /// The packet's mark.
@@ -146,41 +140,39 @@ pub fn interface(ctx: &TcContext) -> u32 {
     unsafe { (*ctx.skb.skb).ifindex }
 }
 
-impl Packet {
-    /// Reads the headers. `None` for everything that these programs do not translate:
-    /// other protocols, IP options, fragments, lengths that do not add up.
+/// The family of the packet, by the type of its Ethernet frame.
+#[inline(always)]
+pub fn ethertype_be(ctx: &TcContext) -> u32 {
+    // SAFETY: as in `mark`.
+    unsafe { (*ctx.skb.skb).protocol }
+}
+
+impl<I: Ip> Packet<I> {
+    /// Reads the headers of a packet of this family. `None` for everything that these
+    /// programs do not translate: other protocols, IP options and further headers,
+    /// fragments, lengths that do not add up.
     #[inline(always)]
     pub fn read(ctx: &TcContext) -> Option<Self> {
-        let skb = ctx.skb.skb;
-        // SAFETY: as in `mark`.
-        if unsafe { (*skb).protocol } != ETH_P_IP_BE {
-            return None;
-        }
         let scratch = SCRATCH.get_ptr_mut(0)?;
-        if !load_headers(ctx, scratch) {
+        if !load_headers::<I>(ctx, scratch) {
             return None;
         }
         // SAFETY: the element is valid, and nobody else uses it during this run.
-        let headers = unsafe { &mut (*scratch).now };
-        if headers.version != 0x45 || headers.protocol != PROTO_TCP {
-            return None;
-        }
-        if u16::from_be(headers.fragment_be) & FRAGMENT != 0 {
-            return None;
-        }
-        let total = u32::from(u16::from_be(headers.total_be));
-        let header = u32::from(headers.offset >> 4) * 4;
-        if header < TCP || total < IP + header {
+        let Headers::<I> { ip, tcp } = unsafe { &*(&raw const (*scratch).now).cast() };
+        let length = ip.tcp_length()?;
+        let header = u32::from(tcp.offset >> 4) * 4;
+        if header < TCP || length < header {
             return None;
         }
         Some(Self {
             scratch,
-            seq: u32::from_be(headers.seq_be),
-            ack: u32::from_be(headers.ack_be),
-            flags: headers.flags,
-            window: u16::from_be(headers.window_be),
+            seq: u32::from_be(tcp.seq_be),
+            ack: u32::from_be(tcp.ack_be),
+            flags: tcp.flags,
+            window: u16::from_be(tcp.window_be),
             header,
-            length: total - IP - header,
+            length: length - header,
+            family: PhantomData,
         })
     }
 
@@ -193,19 +185,18 @@ impl Packet {
     }
 
     #[inline(always)]
-    fn now(&self) -> &'static mut Headers {
+    fn now(&self) -> &'static mut Headers<I> {
         // SAFETY: as in `read`.
-        unsafe { &mut (*self.scratch).now }
+        unsafe { &mut *(&raw mut (*self.scratch).now).cast() }
     }
 
     /// Keeps the headers for a comparison, and returns what was kept.
     #[inline(always)]
-    fn keep(&self) -> &'static mut Headers {
-        // SAFETY: as in `read`.
-        unsafe {
-            (*self.scratch).old = (*self.scratch).now;
-            &mut (*self.scratch).old
-        }
+    fn keep(&self) -> &'static mut Headers<I> {
+        // SAFETY: as in `read`; the two are different fields.
+        let old = unsafe { &mut *(&raw mut (*self.scratch).old).cast() };
+        *old = *self.now();
+        old
     }
 
     /// The offer at hand.
@@ -218,24 +209,24 @@ impl Packet {
     /// Its connection, when it comes from the other side.
     #[inline(always)]
     pub fn tuple_arriving(&self) -> Tuple {
-        let headers = self.now();
+        let Headers { ip, tcp } = self.now();
         Tuple {
-            local_ip_be: headers.destination_be,
-            remote_ip_be: headers.source_be,
-            local_port_be: headers.destination_port_be,
-            remote_port_be: headers.source_port_be,
+            local: ip.destination(),
+            remote: ip.source(),
+            local_port_be: tcp.destination_port_be,
+            remote_port_be: tcp.source_port_be,
         }
     }
 
     /// Its connection, when it goes to the other side.
     #[inline(always)]
     pub fn tuple_leaving(&self) -> Tuple {
-        let headers = self.now();
+        let Headers { ip, tcp } = self.now();
         Tuple {
-            local_ip_be: headers.source_be,
-            remote_ip_be: headers.destination_be,
-            local_port_be: headers.source_port_be,
-            remote_port_be: headers.destination_port_be,
+            local: ip.source(),
+            remote: ip.destination(),
+            local_port_be: tcp.source_port_be,
+            remote_port_be: tcp.destination_port_be,
         }
     }
 
@@ -252,7 +243,7 @@ impl Packet {
     /// Where the payload begins.
     #[inline(always)]
     pub fn payload_at(&self) -> u32 {
-        TCP_AT + self.header
+        I::TCP_AT + self.header
     }
 }
 
@@ -265,9 +256,9 @@ pub fn window_field(bytes: u32, scale: u8) -> u16 {
 
 /// Reads the headers as they stand in the packet.
 #[inline(always)]
-fn load_headers(ctx: &TcContext, scratch: *mut Scratch) -> bool {
+fn load_headers<I: Ip>(ctx: &TcContext, scratch: *mut Scratch) -> bool {
     // SAFETY: all three headers have room there.
-    unsafe { bpf_skb_load_bytes(ctx.skb.skb.cast(), 0, whole(scratch), HEADERS) == 0 }
+    unsafe { bpf_skb_load_bytes(ctx.skb.skb.cast(), 0, whole(scratch), I::HEADERS) == 0 }
 }
 
 /// Where Ethernet, IP and TCP header stand one after the other.

@@ -11,7 +11,7 @@ use gateway_common::splice::{Flow, Mark, Seam, Slot, Stop};
 use super::shared::{ORDER, flow, slot};
 use super::{Bound, Splicer};
 
-/// Why an answer cannot be armed at this moment. All pass but the last two.
+/// Why an answer cannot be armed at this moment. All pass but the last three.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NotNow {
     /// More of the answer has arrived than was read.
@@ -24,6 +24,8 @@ pub(crate) enum NotNow {
     Full,
     /// The client takes smaller segments than the endpoint sends.
     Segments,
+    /// One of the connections is over IPv4, the other over IPv6.
+    Families,
     /// A connection is closing.
     Ended,
 }
@@ -84,6 +86,9 @@ impl Splicer {
         }
         if down.handshake.peer_mss < up.handshake.own_mss {
             return Err(NotNow::Segments);
+        }
+        if down.tuple.remote.is_v4() != up.tuple.remote.is_v4() {
+            return Err(NotNow::Families);
         }
         let before = [up_slot.flow, down_slot.flow];
         if before.iter().any(|flow| *flow != 0 && !self.is_settled(*flow)) {

@@ -1,12 +1,12 @@
-//! The self-test of the splice: two answers on the loopback interface of a network
-//! namespace of its own.
+//! The self-test of the splice: two answers in each family of addresses on the loopback
+//! interface of a network namespace of its own.
 //!
 //! With the very programs and maps that clients' answers will use, before there are
 //! any clients. The middle of each answer must be moved by the kernel, begin and end must
 //! come through our sockets, and the client must get every byte once and in its place.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,17 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::armed::{Armed, Moved};
 use super::{Bound, Splicer};
 
-/// Nobody has these addresses but by asking for them, so nothing that the trial leaves in
-/// the maps can be taken for somebody's.
-const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 249);
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 250);
-const ENDPOINT: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 251);
+/// Addresses of client, gateway and endpoint.
+struct Parties([IpAddr; 3]);
+
+/// Nobody has these but by asking for them.
+const V4: Parties = Parties([
+    IpAddr::V4(Ipv4Addr::new(127, 255, 255, 249)),
+    IpAddr::V4(Ipv4Addr::new(127, 255, 255, 250)),
+    IpAddr::V4(Ipv4Addr::new(127, 255, 255, 251)),
+]);
+/// There is only one.
+const V6: Parties = Parties([IpAddr::V6(Ipv6Addr::LOCALHOST); 3]);
 /// For one step; on loopback each takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between looks at what other CPUs have to do first.
@@ -42,10 +48,21 @@ const END: &[u8] = b"0\r\n\r\n";
 ///
 /// What went wrong at which step.
 pub(super) fn run(splicer: &Arc<Splicer>) -> io::Result<()> {
-    let listener = TcpListener::bind((GATEWAY, 0))?;
+    among(&V4, splicer)?;
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        // This node has no IPv6.
+        return Ok(());
+    }
+    let tried = among(&V6, splicer);
+    tried.map_err(|error| io::Error::new(error.kind(), format!("over IPv6: {error}")))
+}
+
+fn among(parties: &Parties, splicer: &Arc<Splicer>) -> io::Result<()> {
+    let Parties([_, gateway, _]) = *parties;
+    let listener = TcpListener::bind((gateway, 0))?;
     let address = listener.local_addr()?;
     splicer.listen(&[address]).map_err(io::Error::other)?;
-    let tried = Line::open(splicer, &listener).and_then(|mut line| {
+    let tried = Line::open(parties, splicer, &listener).and_then(|mut line| {
         line.answer(true)?;
         // On connections whose numbers are shifted by now.
         line.answer(false)?;
@@ -70,11 +87,12 @@ struct Line {
 }
 
 impl Line {
-    fn open(splicer: &Arc<Splicer>, listener: &TcpListener) -> io::Result<Self> {
-        let engine = TcpListener::bind((ENDPOINT, 0))?;
-        let client = connect(CLIENT, listener.local_addr()?, 0)?;
+    fn open(parties: &Parties, splicer: &Arc<Splicer>, listener: &TcpListener) -> io::Result<Self> {
+        let Parties([client, gateway, endpoint]) = *parties;
+        let engine = TcpListener::bind((endpoint, 0))?;
+        let client = connect(client, listener.local_addr()?, 0)?;
         let (down, _) = listener.accept()?;
-        let up = connect(GATEWAY, engine.local_addr()?, MARK_UPSTREAM)?;
+        let up = connect(gateway, engine.local_addr()?, MARK_UPSTREAM)?;
         let (endpoint, _) = engine.accept()?;
         for stream in [&client, &down, &up, &endpoint] {
             stream.set_nodelay(true)?;
@@ -214,8 +232,8 @@ fn check(moved: &Moved) -> io::Result<()> {
     Err(io::Error::other(format!("{chunks} chunks, {bytes} bytes are said to have been moved")))
 }
 
-fn connect(from: Ipv4Addr, to: SocketAddr, mark: u32) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+fn connect(from: IpAddr, to: SocketAddr, mark: u32) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     if mark != 0 {
         socket.set_mark(mark)?;
     }

@@ -37,7 +37,7 @@ struct Daemon(Process);
 impl Daemon {
     /// Starts a daemon in the gateway's namespace; `None` when this build has not the path.
     fn start(net: &Network, path: Datapath, port: u16, engine: SocketAddr) -> Option<Self> {
-        let yaml = config(path, (net.front(), port).into(), &[engine]);
+        let yaml = config(path, (path.front(net), port).into(), &[engine]);
         path.is_here().then(|| Self(Process::start(&net.gateway, "daemon::the_daemon", &yaml)))
     }
 
@@ -58,11 +58,11 @@ struct Around {
 }
 
 impl Around {
-    fn new() -> Option<Self> {
+    fn new(path: Datapath) -> Option<Self> {
         let net = Network::for_test(1)?;
         let client = Room::new(&net.client, 1).unwrap();
         let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
-        let engine = pod.block_on(Scripted::start_at(net.pods[0].address()));
+        let engine = pod.block_on(Scripted::start_at(path.engine(&net)));
         Some(Self { net, client, _pod: pod, engine })
     }
 }
@@ -89,7 +89,7 @@ async fn begun(daemon: &Daemon, engine: &mut Scripted) -> Vec<(Story, RawClient,
 }
 
 fn a_daemon_that_is_killed_leaves_no_whole_answer_and_no_trace(path: Datapath) {
-    let Some(Around { net, client, _pod, mut engine }) = Around::new() else { return };
+    let Some(Around { net, client, _pod, mut engine }) = Around::new(path) else { return };
     let Some(mut daemon) = Daemon::start(&net, path, 0, engine.addr) else { return };
     client.block_on(async {
         for _ in 0..3 {
@@ -117,7 +117,7 @@ fn a_daemon_that_is_killed_leaves_no_whole_answer_and_no_trace(path: Datapath) {
 }
 
 fn a_daemon_that_is_told_to_stop_ends_its_answers_first(path: Datapath) {
-    let Some(Around { net, client, _pod, mut engine }) = Around::new() else { return };
+    let Some(Around { net, client, _pod, mut engine }) = Around::new(path) else { return };
     let Some(mut daemon) = Daemon::start(&net, path, 0, engine.addr) else { return };
     client.block_on(async {
         let begun = begun(&daemon, &mut engine).await;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use gateway_tests::client::RawClient;
@@ -86,8 +86,8 @@ fn an_engine_that_is_killed_while_it_writes_leaves_no_whole_answer(path: Datapat
     let Some(net) = Network::for_test(1) else { return };
     let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
     let start = |addr: &str| Process::start(pod.namespace(), "engine::the_engine", addr);
-    let mut engine = start(&format!("{}:0", net.pods[0].address()));
-    let (front, addr) = (net.front(), engine.addr);
+    let mut engine = start(&SocketAddr::new(path.engine(&net), 0).to_string());
+    let (front, addr) = (path.front(&net), engine.addr);
     let room = Room::new(&net.pods[0].namespace, 1).unwrap();
     let Some(site) = Site::before(path, net, front, room, addr) else { return };
     site.play(async {

@@ -52,6 +52,13 @@ macro_rules! on_every_path {
                 super::$scenario(crate::Datapath::Splice);
             })+
         }
+
+        mod splice_ipv6 {
+            $(#[test]
+            fn $scenario() {
+                super::$scenario(crate::Datapath::SpliceIpv6);
+            })+
+        }
     };
 }
 use on_every_path;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gateway_tests::client::{RawClient, post};
 use gateway_tests::gateway::Gateway;
-use gateway_tests::net::{Network, Room};
+use gateway_tests::net::{Network, Plug, Room};
 use gateway_tests::wait::soon;
 use inference_gateway::kernel;
 
@@ -19,6 +19,8 @@ use super::story::Story;
 pub(crate) enum Datapath {
     SkMsg,
     Splice,
+    /// The same where client, gateway and engine have IPv6.
+    SpliceIpv6,
     User,
 }
 
@@ -37,7 +39,7 @@ impl Datapath {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::SkMsg => "sk_msg",
-            Self::Splice => "splice",
+            Self::Splice | Self::SpliceIpv6 => "splice",
             Self::User => "user",
         }
     }
@@ -47,8 +49,25 @@ impl Datapath {
         match self {
             // The scripted engine does not ask how much there is to read.
             Self::SkMsg => "  datapath: sk_msg\n  acceptBrokenFionread: true\n",
-            Self::Splice => "  datapath: splice\n",
+            Self::Splice | Self::SpliceIpv6 => "  datapath: splice\n",
             Self::User => "  datapath: user\n",
+        }
+    }
+
+    /// The gateway's address for clients.
+    pub(crate) fn front(self, net: &Network) -> IpAddr {
+        self.address_of(&net.cable.far)
+    }
+
+    /// The engine's address.
+    pub(crate) fn engine(self, net: &Network) -> IpAddr {
+        self.address_of(&net.pods[0].cable.far)
+    }
+
+    fn address_of(self, plug: &Plug) -> IpAddr {
+        match self {
+            Self::SpliceIpv6 => plug.address6().into(),
+            Self::SkMsg | Self::Splice | Self::User => plug.address.into(),
         }
     }
 
@@ -73,7 +92,7 @@ impl Site {
 
     /// A site over this network, with one scripted engine in its pod.
     pub(crate) fn over(path: Datapath, net: Network) -> Option<(Self, Scripted)> {
-        let (front, pod) = (net.front(), net.pods[0].address());
+        let (front, pod) = (path.front(&net), path.engine(&net));
         Self::at(path, net, front, pod)
     }
 

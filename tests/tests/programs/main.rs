@@ -9,24 +9,48 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use aya::programs::{SchedClassifier, SkMsg, SockOps, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader, Pod};
-use gateway_common::splice::{Handshake, Listener, Tuple};
+use gateway_common::splice::{Address, Handshake, Listener, Tuple};
 
-use segment::Segment;
+use segment::{Family, Host, Segment};
+
+/// Declares a test of each in each family of addresses.
+macro_rules! in_both_families {
+    ($($test:ident),+ $(,)?) => {
+        mod v4 {
+            $(#[test]
+            fn $test() {
+                super::$test(crate::Family::V4);
+            })+
+        }
+
+        mod v6 {
+            $(#[test]
+            fn $test() {
+                super::$test(crate::Family::V6);
+            })+
+        }
+    };
+}
 
 mod moving;
 mod opening;
 mod segment;
 
+in_both_families!(what_is_nobodys_passes_unchanged);
+
 /// "Next", as the kernel returns it.
 const NEXT: i32 = -1;
 const REDIRECT: i32 = 7;
 
-/// Most steps that the verifier may take for a program: a twentieth of what it allows, so
-/// that another kernel's, which counts differently, has room.
-const MOST_STEPS: u32 = 100_000;
+/// Most steps that the verifier may take for a program, in which it follows both families: a
+/// fifth of what it allows, so that another kernel's, which counts differently, has room.
+const MOST_STEPS: u32 = 200_000;
 
-/// Loaded programs with maps of their own.
-struct Programs(Ebpf);
+/// Loaded programs with maps of their own, for packets of one family.
+struct Programs {
+    ebpf: Ebpf,
+    family: Family,
+}
 
 /// What became of a packet.
 struct Outcome {
@@ -39,7 +63,7 @@ struct Outcome {
 
 impl Programs {
     /// Loads the programs; none, with a message, where that cannot be.
-    fn load() -> Option<Self> {
+    fn load(family: Family) -> Option<Self> {
         let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
         let skip = |why: &str| {
             assert!(!ci, "{why}");
@@ -60,12 +84,12 @@ impl Programs {
         }
         sk_msg(&mut ebpf).load().unwrap();
         sock_ops(&mut ebpf).load().unwrap();
-        Some(Self(ebpf))
+        Some(Self { ebpf, family })
     }
 
     /// Runs a program on a packet, whose checksums must be right before and after.
     fn run(&mut self, program: &str, segment: &Segment, mark: u32) -> Outcome {
-        let packet = segment.packet();
+        let packet = segment.packet(self.family);
         let mut out = vec![0; packet.len() + 64];
         // `struct __sk_buff`: its third word is the mark.
         let mut context = [0_u8; 192];
@@ -78,7 +102,7 @@ impl Programs {
             ctx_out: Some(&mut context_out),
             ..TestRunOptions::new()
         };
-        let done = classifier(&mut self.0, program).test_run(options).unwrap();
+        let done = classifier(&mut self.ebpf, program).test_run(options).unwrap();
         out.truncate(done.data_size_out as usize);
         let verdict = done.return_value.cast_signed();
         Outcome {
@@ -90,21 +114,23 @@ impl Programs {
     }
 
     fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, K, V> {
-        HashMap::try_from(self.0.map_mut(name).unwrap()).unwrap()
+        HashMap::try_from(self.ebpf.map_mut(name).unwrap()).unwrap()
     }
 
     fn array<V: Pod>(&mut self, name: &str) -> Array<&mut MapData, V> {
-        Array::try_from(self.0.map_mut(name).unwrap()).unwrap()
+        Array::try_from(self.ebpf.map_mut(name).unwrap()).unwrap()
     }
 
-    fn listen(&mut self, ip: [u8; 4], port: u16) {
-        let listener =
-            Listener { ip_be: u32::from_ne_bytes(ip), port_be: port.to_be(), reserved: 0 };
+    fn listen(&mut self, host: Host, port: u16) {
+        let address = Address::of(host.ip(self.family));
+        let listener = Listener { address, port_be: port.to_be(), reserved: 0 };
         self.hash::<Listener, u32>("listeners").insert(listener, 1, 0).unwrap();
     }
 
-    fn handshake(&mut self, tuple: &Tuple) -> Option<Handshake> {
-        self.hash::<Tuple, Handshake>("handshakes").get(tuple, 0).ok()
+    /// What was noted of the connection that this arriving segment is of.
+    fn handshake(&mut self, segment: &Segment) -> Option<Handshake> {
+        let tuple = segment.tuple(self.family);
+        self.hash::<Tuple, Handshake>("handshakes").get(&tuple, 0).ok()
     }
 }
 
@@ -122,8 +148,8 @@ fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
 
 #[test]
 fn the_verifier_is_done_with_each_program_in_good_time() {
-    let Some(mut programs) = Programs::load() else { return };
-    let ebpf = &mut programs.0;
+    let Some(mut programs) = Programs::load(Family::V4) else { return };
+    let ebpf = &mut programs.ebpf;
     let infos = [
         classifier(ebpf, "splice_in").info().unwrap(),
         classifier(ebpf, "splice_out").info().unwrap(),
@@ -142,7 +168,7 @@ fn the_verifier_is_done_with_each_program_in_good_time() {
 /// real sockets only (`tests/tests/kernel`).
 #[test]
 fn programs_of_sockets_cannot_be_run_one_by_one() {
-    let Some(mut programs) = Programs::load() else { return };
+    let Some(mut programs) = Programs::load(Family::V4) else { return };
     let run = |fd: BorrowedFd<'_>| {
         let mut attributes = [0_u32; 20];
         attributes[0] = fd.as_raw_fd().cast_unsigned();
@@ -155,13 +181,12 @@ fn programs_of_sockets_cannot_be_run_one_by_one() {
     };
     // `ENOTSUPP`, which is the kernel's own.
     let refused = (-1, Some(524));
-    assert_eq!(run(sk_msg(&mut programs.0).fd().unwrap().as_fd()), refused);
-    assert_eq!(run(sock_ops(&mut programs.0).fd().unwrap().as_fd()), refused);
+    assert_eq!(run(sk_msg(&mut programs.ebpf).fd().unwrap().as_fd()), refused);
+    assert_eq!(run(sock_ops(&mut programs.ebpf).fd().unwrap().as_fd()), refused);
 }
 
-#[test]
-fn what_is_nobodys_passes_unchanged() {
-    let Some(mut programs) = Programs::load() else { return };
+fn what_is_nobodys_passes_unchanged(family: Family) {
+    let Some(mut programs) = Programs::load(family) else { return };
     let segment = Segment { payload: b"5\r\nhello\r\n".to_vec(), ..Segment::default() };
     for program in ["splice_in", "splice_out"] {
         let outcome = programs.run(program, &segment, 0);

@@ -3,8 +3,21 @@
 use aya::maps::{Array, MapData};
 use gateway_common::splice::{Conn, Flow, MARK_DONE, Mark, Slot, Stop, Tuple};
 
-use super::segment::{ACK, FRAME, PSH, Segment};
+use super::segment::{ACK, FRAME, Family, Host, PSH, Segment};
 use super::{NEXT, Programs, REDIRECT};
+
+in_both_families!(
+    whole_chunks_become_packets_of_the_clients_connection,
+    each_packet_goes_by_the_hop_of_its_connection,
+    what_is_not_whole_chunks_goes_to_the_local_socket,
+    a_local_socket_never_learns_of_moved_bytes,
+    what_is_sent_again_across_the_end_of_the_moved_bytes_is_cut_there,
+    what_is_sent_again_from_before_the_moved_bytes_is_cut_there,
+    what_the_local_socket_sends_again_across_the_moved_bytes_is_cut_there,
+    a_clients_acknowledgement_reaches_the_endpoint,
+    nothing_is_moved_beyond_the_clients_window,
+    a_flow_that_is_not_open_moves_nothing
+);
 
 /// Slots and the flow of the connections here.
 const UP: u32 = 1;
@@ -20,8 +33,8 @@ const CHUNK: &[u8] = b"5\r\nhello\r\n";
 /// From the endpoint: the next bytes of its answer.
 fn answer(payload: &[u8]) -> Segment {
     Segment {
-        source: ([198, 18, 1, 2], 8000),
-        destination: ([198, 18, 1, 1], 50_000),
+        source: (Host::Endpoint, 8000),
+        destination: (Host::Back, 50_000),
         seq: UP_WIRE,
         ack: 300,
         flags: ACK | PSH,
@@ -36,9 +49,9 @@ fn acknowledged(bytes: u32) -> Segment {
 }
 
 /// Programs with one armed flow between the two.
-fn armed() -> Option<Programs> {
-    let mut programs = Programs::load()?;
-    let (up, down) = (answer(b"").tuple(), acknowledged(0).tuple());
+fn armed(family: Family) -> Option<Programs> {
+    let mut programs = Programs::load(family)?;
+    let (up, down) = (answer(b"").tuple(family), acknowledged(0).tuple(family));
     let mut conns = programs.hash::<Tuple, Conn>("conns");
     conns.insert(up, Conn { slot: UP, side: Conn::ENDPOINT }, 0).unwrap();
     conns.insert(down, Conn { slot: DOWN, side: Conn::CLIENT }, 0).unwrap();
@@ -95,9 +108,8 @@ fn mark(programs: &mut Programs) -> Mark {
     Mark::unpack(programs.array::<Slot>("slots").get(&UP, 0).unwrap().mark)
 }
 
-#[test]
-fn whole_chunks_become_packets_of_the_clients_connection() {
-    let Some(mut programs) = armed() else { return };
+fn whole_chunks_become_packets_of_the_clients_connection(family: Family) {
+    let Some(mut programs) = armed(family) else { return };
     let two = [CHUNK, CHUNK].concat();
     let outcome = programs.run("splice_in", &answer(&two), 0);
     let to_client = acknowledged(0).reversed();
@@ -124,10 +136,9 @@ fn whole_chunks_become_packets_of_the_clients_connection() {
     assert_eq!(flows(&mut programs).get(&FLOW, 0).unwrap().bytes, 30, "counted once");
 }
 
-#[test]
-fn each_packet_goes_by_the_hop_of_its_connection() {
+fn each_packet_goes_by_the_hop_of_its_connection(family: Family) {
     for (hop, mark) in [(Slot::NEIGHBOUR, MARK_DONE), (Slot::PEER_DEVICE, 0)] {
-        let Some(mut programs) = armed() else { return };
+        let Some(mut programs) = armed(family) else { return };
         let mut slots = programs.array::<Slot>("slots");
         for (index, frame) in [(UP, [0x0101; 6]), (DOWN, [0x0202; 6])] {
             let slot = slots.get(&index, 0).unwrap();
@@ -138,13 +149,12 @@ fn each_packet_goes_by_the_hop_of_its_connection() {
         let told = programs.run("splice_in", &acknowledged(10), 0);
         assert_eq!((told.verdict, told.frame, told.mark), (REDIRECT, [1; 12], mark));
     }
-    let Some(mut programs) = armed() else { return };
+    let Some(mut programs) = armed(family) else { return };
     let left = programs.run("splice_in", &answer(b"0\r\n\r\n"), 0);
     assert_eq!((left.verdict, left.frame), (NEXT, FRAME), "what is not moved keeps its own");
 }
 
-#[test]
-fn what_is_not_whole_chunks_goes_to_the_local_socket() {
+fn what_is_not_whole_chunks_goes_to_the_local_socket(family: Family) {
     let cases: [(&[u8], Stop); 6] = [
         (b"0\r\n\r\n", Stop::Last),
         (b"5\r\nhello\r\n0\r\n\r\n", Stop::Last),
@@ -154,7 +164,7 @@ fn what_is_not_whole_chunks_goes_to_the_local_socket() {
         (b"5\r\nhello!\n0123456789abcdef", Stop::Framing),
     ];
     for (payload, why) in cases {
-        let Some(mut programs) = armed() else { return };
+        let Some(mut programs) = armed(family) else { return };
         let segment = answer(payload);
         let outcome = programs.run("splice_in", &segment, 0);
         let text = String::from_utf8_lossy(payload);
@@ -168,9 +178,8 @@ fn what_is_not_whole_chunks_goes_to_the_local_socket() {
     }
 }
 
-#[test]
-fn a_local_socket_never_learns_of_moved_bytes() {
-    let Some(mut programs) = armed() else { return };
+fn a_local_socket_never_learns_of_moved_bytes(family: Family) {
+    let Some(mut programs) = armed(family) else { return };
     programs.run("splice_in", &answer(CHUNK), 0);
     // The end of the answer comes behind them, for the local socket in their place.
     let end = Segment { seq: UP_WIRE + 10, ..answer(b"0\r\n\r\n") };
@@ -186,8 +195,8 @@ fn a_local_socket_never_learns_of_moved_bytes() {
 
 /// Programs with a flow that has moved one chunk, on connections that have moved `SHIFT`
 /// bytes before, and the end of the answer with the local socket.
-fn one_chunk_after_others() -> Option<Programs> {
-    let mut programs = armed()?;
+fn one_chunk_after_others(family: Family) -> Option<Programs> {
+    let mut programs = armed(family)?;
     let flow = flows(&mut programs).get(&FLOW, 0).unwrap();
     let shifted = Flow { up_shift: SHIFT, down_shift: SHIFT, ..flow };
     flows(&mut programs).set(FLOW, shifted, 0).unwrap();
@@ -203,9 +212,8 @@ fn one_chunk_after_others() -> Option<Programs> {
 
 const SHIFT: u32 = 7;
 
-#[test]
-fn what_is_sent_again_across_the_end_of_the_moved_bytes_is_cut_there() {
-    let Some(mut programs) = one_chunk_after_others() else { return };
+fn what_is_sent_again_across_the_end_of_the_moved_bytes_is_cut_there(family: Family) {
+    let Some(mut programs) = one_chunk_after_others(family) else { return };
     let again = answer(&[CHUNK, b"0\r\n\r\n"].concat());
     let outcome = programs.run("splice_in", &again, 0);
     let expected = Segment {
@@ -219,9 +227,8 @@ fn what_is_sent_again_across_the_end_of_the_moved_bytes_is_cut_there() {
     assert_eq!((outcome.verdict, outcome.segment), (REDIRECT, expected));
 }
 
-#[test]
-fn what_is_sent_again_from_before_the_moved_bytes_is_cut_there() {
-    let Some(mut programs) = one_chunk_after_others() else { return };
+fn what_is_sent_again_from_before_the_moved_bytes_is_cut_there(family: Family) {
+    let Some(mut programs) = one_chunk_after_others(family) else { return };
     let again = Segment { seq: UP_WIRE - 4, ..answer(&[b"head", CHUNK].concat()) };
     let outcome = programs.run("splice_in", &again, 0);
     let kept = Segment { flags: ACK, payload: b"head".to_vec(), ..again };
@@ -229,9 +236,8 @@ fn what_is_sent_again_from_before_the_moved_bytes_is_cut_there() {
     assert_eq!((outcome.verdict, outcome.segment), (NEXT, expected));
 }
 
-#[test]
-fn what_the_local_socket_sends_again_across_the_moved_bytes_is_cut_there() {
-    let Some(mut programs) = one_chunk_after_others() else { return };
+fn what_the_local_socket_sends_again_across_the_moved_bytes_is_cut_there(family: Family) {
+    let Some(mut programs) = one_chunk_after_others(family) else { return };
     let again = Segment {
         seq: DOWN_WIRE - SHIFT - 4,
         ack: 900,
@@ -244,9 +250,8 @@ fn what_the_local_socket_sends_again_across_the_moved_bytes_is_cut_there() {
     assert_eq!((outcome.verdict, outcome.segment), (NEXT, Segment { seq: DOWN_WIRE - 4, ..kept }));
 }
 
-#[test]
-fn a_clients_acknowledgement_reaches_the_endpoint() {
-    let Some(mut programs) = armed() else { return };
+fn a_clients_acknowledgement_reaches_the_endpoint(family: Family) {
+    let Some(mut programs) = armed(family) else { return };
     programs.run("splice_in", &answer(&[CHUNK, CHUNK].concat()), 0);
     let outcome = programs.run("splice_in", &Segment { window: 5_000, ..acknowledged(20) }, 0);
     let to_endpoint = answer(b"").reversed();
@@ -261,9 +266,8 @@ fn a_clients_acknowledgement_reaches_the_endpoint() {
     assert_eq!((outcome.verdict, outcome.segment), (REDIRECT, expected));
 }
 
-#[test]
-fn nothing_is_moved_beyond_the_clients_window() {
-    let Some(mut programs) = armed() else { return };
+fn nothing_is_moved_beyond_the_clients_window(family: Family) {
+    let Some(mut programs) = armed(family) else { return };
     let mut slots = programs.array::<Slot>("slots");
     let client = slots.get(&DOWN, 0).unwrap();
     slots.set(DOWN, Slot { peer_edge: DOWN_WIRE + 9, ..client }, 0).unwrap();
@@ -272,9 +276,8 @@ fn nothing_is_moved_beyond_the_clients_window() {
     assert_eq!(flows(&mut programs).get(&FLOW, 0).unwrap().stop, Stop::Window as u32);
 }
 
-#[test]
-fn a_flow_that_is_not_open_moves_nothing() {
-    let Some(mut programs) = armed() else { return };
+fn a_flow_that_is_not_open_moves_nothing(family: Family) {
+    let Some(mut programs) = armed(family) else { return };
     let flow = flows(&mut programs).get(&FLOW, 0).unwrap();
     flows(&mut programs).set(FLOW, Flow { open: 0, ..flow }, 0).unwrap();
     let outcome = programs.run("splice_in", &answer(CHUNK), 0);

@@ -1,6 +1,8 @@
-//! TCP segments over IPv4 and Ethernet, as packets with right checksums.
+//! TCP segments over IP and Ethernet, as packets with right checksums.
 
-use gateway_common::splice::Tuple;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use gateway_common::splice::{Address, Tuple};
 
 pub(crate) const ACK: u8 = 16;
 pub(crate) const PSH: u8 = 8;
@@ -9,11 +11,61 @@ pub(crate) const SYN: u8 = 2;
 /// Ethernet addresses of every packet: destination, source.
 pub(crate) const FRAME: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
+/// The family of a packet's addresses.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+/// Who sends and receives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Host {
+    Client,
+    /// The gateway, where clients connect.
+    Front,
+    /// The gateway, where it connects to endpoints from.
+    Back,
+    Endpoint,
+}
+
+impl Host {
+    const ALL: [Self; 4] = [Self::Client, Self::Front, Self::Back, Self::Endpoint];
+
+    pub(crate) fn ip(self, family: Family) -> IpAddr {
+        let (network, number) = match self {
+            Self::Client => (0, 2),
+            Self::Front => (0, 1),
+            Self::Back => (1, 1),
+            Self::Endpoint => (1, 2),
+        };
+        match family {
+            Family::V4 => Ipv4Addr::new(198, 18, network, number).into(),
+            Family::V6 => {
+                let (network, number) = (u16::from(network), u16::from(number));
+                Ipv6Addr::new(0xfd00, 1, 2, network, 3, 4, 5, number).into()
+            }
+        }
+    }
+
+    fn bytes(self, family: Family) -> Vec<u8> {
+        match self.ip(family) {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        }
+    }
+
+    fn of(bytes: &[u8], family: Family) -> Self {
+        let known = Self::ALL.into_iter().find(|host| host.bytes(family) == bytes);
+        known.unwrap_or_else(|| panic!("nobody has the address {bytes:?}"))
+    }
+}
+
 /// A segment from `source` to `destination`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Segment {
-    pub(crate) source: ([u8; 4], u16),
-    pub(crate) destination: ([u8; 4], u16),
+    pub(crate) source: (Host, u16),
+    pub(crate) destination: (Host, u16),
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
@@ -26,8 +78,8 @@ pub(crate) struct Segment {
 impl Default for Segment {
     fn default() -> Self {
         Self {
-            source: ([198, 18, 0, 2], 40_000),
-            destination: ([198, 18, 0, 1], 8080),
+            source: (Host::Client, 40_000),
+            destination: (Host::Front, 8080),
             seq: 1000,
             ack: 2000,
             flags: ACK,
@@ -40,10 +92,10 @@ impl Default for Segment {
 
 impl Segment {
     /// Its connection, when it arrives at the gateway.
-    pub(crate) fn tuple(&self) -> Tuple {
+    pub(crate) fn tuple(&self, family: Family) -> Tuple {
         Tuple {
-            local_ip_be: u32::from_ne_bytes(self.destination.0),
-            remote_ip_be: u32::from_ne_bytes(self.source.0),
+            local: Address::of(self.destination.0.ip(family)),
+            remote: Address::of(self.source.0.ip(family)),
             local_port_be: self.destination.1.to_be(),
             remote_port_be: self.source.1.to_be(),
         }
@@ -55,7 +107,7 @@ impl Segment {
     }
 
     /// The frame that carries it.
-    pub(crate) fn packet(&self) -> Vec<u8> {
+    pub(crate) fn packet(&self, family: Family) -> Vec<u8> {
         let mut tcp = [
             &self.source.1.to_be_bytes()[..],
             &self.destination.1.to_be_bytes(),
@@ -68,31 +120,47 @@ impl Segment {
             &self.payload,
         ]
         .concat();
-        let check = !sum(&[self.pseudo_header(tcp.len()), tcp.clone()].concat());
+        let check = !sum(&[self.pseudo_header(family, tcp.len()), tcp.clone()].concat());
         tcp[16..18].copy_from_slice(&check.to_be_bytes());
-        let total = u16::try_from(20 + tcp.len()).unwrap();
-        let mut ip = [
-            &[0x45, 0][..],
-            &total.to_be_bytes(),
-            &[0, 1, 0x40, 0, 64, 6, 0, 0],
-            &self.source.0,
-            &self.destination.0,
-        ]
-        .concat();
-        let check = !sum(&ip);
-        ip[10..12].copy_from_slice(&check.to_be_bytes());
-        [&FRAME[..], &[8, 0], &ip, &tcp].concat()
+        let addresses = self.addresses(family);
+        let length = u16::try_from(tcp.len()).unwrap();
+        let (ethertype, ip) = match family {
+            Family::V4 => {
+                let total = (20 + length).to_be_bytes();
+                let start = [&[0x45, 0][..], &total, &[0, 1, 0x40, 0, 64, 6, 0, 0]].concat();
+                let mut ip = [start, addresses].concat();
+                let check = !sum(&ip);
+                ip[10..12].copy_from_slice(&check.to_be_bytes());
+                ([0x08, 0x00], ip)
+            }
+            Family::V6 => {
+                let start = [&[0x60, 0, 1, 2][..], &length.to_be_bytes(), &[6, 64]].concat();
+                ([0x86, 0xdd], [start, addresses].concat())
+            }
+        };
+        [&FRAME[..], &ethertype, &ip, &tcp].concat()
     }
 
     /// Reads a frame; its checksums must be right.
     pub(crate) fn parse(packet: &[u8]) -> Self {
-        let (ip, tcp) = packet[14..].split_at(20);
-        assert_eq!(usize::from(half(ip, 2)), packet.len() - 14, "length of the IP packet");
-        assert_eq!(sum(ip), 0xffff, "checksum of the IP header");
+        let (family, [source, destination], tcp) = match packet[12..14] {
+            [0x08, 0x00] => {
+                let (ip, tcp) = packet[14..].split_at(20);
+                assert_eq!(usize::from(half(ip, 2)), packet.len() - 14, "length of the IP packet");
+                assert_eq!(sum(ip), 0xffff, "checksum of the IP header");
+                (Family::V4, [&ip[12..16], &ip[16..20]], tcp)
+            }
+            [0x86, 0xdd] => {
+                let (ip, tcp) = packet[14..].split_at(40);
+                assert_eq!(usize::from(half(ip, 4)), tcp.len(), "length behind the IP header");
+                (Family::V6, [&ip[8..24], &ip[24..40]], tcp)
+            }
+            _ => panic!("not a packet of IP: {packet:?}"),
+        };
         let header = usize::from(tcp[12] >> 4) * 4;
         let segment = Self {
-            source: (ip[12..16].try_into().unwrap(), half(tcp, 0)),
-            destination: (ip[16..20].try_into().unwrap(), half(tcp, 2)),
+            source: (Host::of(source, family), half(tcp, 0)),
+            destination: (Host::of(destination, family), half(tcp, 2)),
             seq: u32::from_be_bytes(tcp[4..8].try_into().unwrap()),
             ack: u32::from_be_bytes(tcp[8..12].try_into().unwrap()),
             flags: tcp[13],
@@ -100,14 +168,19 @@ impl Segment {
             options: tcp[20..header].to_vec(),
             payload: tcp[header..].to_vec(),
         };
-        let covered = [segment.pseudo_header(tcp.len()), tcp.to_vec()].concat();
+        let covered = [segment.pseudo_header(family, tcp.len()), tcp.to_vec()].concat();
         assert_eq!(sum(&covered), 0xffff, "checksum of {segment:?}");
         segment
     }
 
-    fn pseudo_header(&self, length: usize) -> Vec<u8> {
+    fn addresses(&self, family: Family) -> Vec<u8> {
+        [self.source.0.bytes(family), self.destination.0.bytes(family)].concat()
+    }
+
+    /// Has the same sum in both families (RFC 9293, section 3.1).
+    fn pseudo_header(&self, family: Family, length: usize) -> Vec<u8> {
         let length = u16::try_from(length).unwrap().to_be_bytes();
-        [&self.source.0[..], &self.destination.0, &[0, 6], &length].concat()
+        [&self.addresses(family)[..], &[0, 6], &length].concat()
     }
 }
 

@@ -6,15 +6,15 @@
 use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_l4_csum_replace, bpf_skb_load_bytes};
 use aya_ebpf::programs::TcContext;
 
-use super::{BLOCK, Headers, KEPT, PROTO_TCP, Packet, TCP, TCP_CHECK_AT, address};
+use super::ip::PROTO_TCP;
+use super::{BLOCK, CHECK, Headers, Ip, KEPT, Packet, TCP, address};
 use crate::verifier::{clear, within};
 
 #[inline(always)]
-pub fn replace_tcp_check(ctx: &TcContext, difference: i64, flags: u64) -> bool {
+pub fn replace_tcp_check<I: Ip>(ctx: &TcContext, difference: i64, flags: u64) -> bool {
+    let check_at = I::TCP_AT + CHECK;
     // SAFETY: the offset is that of the TCP checksum.
-    unsafe {
-        bpf_l4_csum_replace(ctx.skb.skb.cast(), TCP_CHECK_AT, 0, difference as u64, flags) == 0
-    }
+    unsafe { bpf_l4_csum_replace(ctx.skb.skb.cast(), check_at, 0, difference as u64, flags) == 0 }
 }
 
 /// What changes in a sum when a field does.
@@ -25,7 +25,7 @@ pub fn changed(old: u16, new: u16) -> u32 {
 
 /// Sum over the first `length` bytes of payload, at most [`KEPT`].
 #[inline(always)]
-pub fn payload_sum(ctx: &TcContext, packet: &Packet, length: u32) -> u32 {
+pub fn payload_sum<I: Ip>(ctx: &TcContext, packet: &Packet<I>, length: u32) -> u32 {
     // SAFETY: as in `Packet::read`.
     let block = unsafe { &mut (*packet.scratch).block };
     let mut total = 0;
@@ -50,38 +50,38 @@ pub fn payload_sum(ctx: &TcContext, packet: &Packet, length: u32) -> u32 {
 
 /// What changes in the sum over the TCP header.
 #[inline(always)]
-pub fn tcp_difference(old: &mut Headers, new: &mut Headers) -> i64 {
-    let (from, to) = (address(&mut old.source_port_be), address(&mut new.source_port_be));
-    // SAFETY: both have 20 bytes there.
-    unsafe { bpf_csum_diff(from, TCP, to, TCP, 0) }
+pub fn tcp_difference<I: Ip>(old: &mut Headers<I>, new: &mut Headers<I>) -> i64 {
+    // SAFETY: both are of that size.
+    unsafe { bpf_csum_diff(address(&mut old.tcp), TCP, address(&mut new.tcp), TCP, 0) }
 }
 
 /// What changes in the sum over the addresses.
 #[inline(always)]
-pub fn address_difference(old: &mut Headers, new: &mut Headers) -> i64 {
-    let (from, to) = (address(&mut old.source_be), address(&mut new.source_be));
+pub fn address_difference<I: Ip>(old: &mut Headers<I>, new: &mut Headers<I>) -> i64 {
+    let (from, to) = (old.ip.addresses(), new.ip.addresses());
     // SAFETY: both have two addresses there.
-    unsafe { bpf_csum_diff(from, 8, to, 8, 0) }
+    unsafe { bpf_csum_diff(from, I::ADDRESSES, to, I::ADDRESSES, 0) }
 }
 
 /// Sum over a TCP header without its checksum.
 #[inline(always)]
-pub fn sum(headers: &mut Headers) -> u32 {
-    let check = u32::from(headers.check);
-    let from = address(&mut headers.source_port_be);
+pub fn sum<I: Ip>(headers: &mut Headers<I>) -> u32 {
+    let check = u32::from(headers.tcp.check);
+    let from = address(&mut headers.tcp);
     // SAFETY: there are 20 bytes.
     let sum = unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, from, TCP, 0) };
     fold(fold(sum as u32) + 0xffff - check)
 }
 
-/// Sum over the pseudo header for `length` bytes of TCP.
+/// Sum over the pseudo header for `length` bytes of TCP, fewer than 2^16: the same for
+/// both families (RFC 9293, section 3.1).
 #[inline(always)]
-pub fn pseudo(headers: &mut Headers, length: u32) -> u32 {
-    let from = address(&mut headers.source_be);
+pub fn pseudo<I: Ip>(headers: &mut Headers<I>, length: u32) -> u32 {
+    let from = headers.ip.addresses();
     // SAFETY: there are two addresses.
-    let addresses = unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, from, 8, 0) } as u32;
+    let addresses = unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, from, I::ADDRESSES, 0) };
     let rest = u32::from((length as u16).to_be()) + u32::from(u16::from(PROTO_TCP).to_be());
-    fold(fold(addresses) + rest)
+    fold(fold(addresses as u32) + rest)
 }
 
 /// Folds a sum into 16 bits, carries added.

@@ -4,10 +4,10 @@ use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_skb_load_bytes, bpf_skb_st
 use aya_ebpf::programs::TcContext;
 
 use super::checksum::replace_tcp_check;
-use super::{OPTIONS, Packet, TCP, TCP_AT, address};
+use super::{Ip, OPTIONS, Packet, TCP, address};
 use crate::verifier::{clear, within};
 
-impl Packet {
+impl<I: Ip> Packet<I> {
     /// Reads the TCP options, `length` bytes, twice: as they are, and for a change. Both
     /// are padded with zeros.
     #[inline(always)]
@@ -23,7 +23,7 @@ impl Packet {
         // Kernel 6.1 has to see that it is not zero.
         let length = within::<64>(length);
         // SAFETY: `length` is at most the room.
-        if unsafe { bpf_skb_load_bytes(skb, TCP_AT + TCP, address(old), length) } != 0 {
+        if unsafe { bpf_skb_load_bytes(skb, I::TCP_AT + TCP, address(old), length) } != 0 {
             return None;
         }
         for (to, from) in new.iter_mut().zip(old.iter()) {
@@ -45,7 +45,7 @@ fn bytes(words: &'static mut [u64; 8]) -> &'static mut [u8; 64] {
 
 /// Replaces the packet's `length` bytes of TCP options.
 #[inline(always)]
-pub fn store_options(ctx: &TcContext, (old, new): Options, length: u32) -> bool {
+pub fn store_options<I: Ip>(ctx: &TcContext, (old, new): Options, length: u32) -> bool {
     if length == 0 || length > OPTIONS as u32 {
         return false;
     }
@@ -53,7 +53,7 @@ pub fn store_options(ctx: &TcContext, (old, new): Options, length: u32) -> bool 
     // SAFETY: both buffers have that room, and `length` is at most that.
     unsafe {
         let difference = bpf_csum_diff(address(old), room, address(new), room, 0);
-        bpf_skb_store_bytes(ctx.skb.skb.cast(), TCP_AT + TCP, address(new), length, 0) == 0
-            && replace_tcp_check(ctx, difference, 0)
+        bpf_skb_store_bytes(ctx.skb.skb.cast(), I::TCP_AT + TCP, address(new), length, 0) == 0
+            && replace_tcp_check::<I>(ctx, difference, 0)
     }
 }

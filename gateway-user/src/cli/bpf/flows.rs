@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use aya::maps::{Array, HashMap};
 use gateway_common::splice::{Conn, Flow, Slot, Stop, Tuple};
 use serde::Serialize;
 
-use super::report::{SteeredEndpoint, address, map};
+use super::report::{SteeredEndpoint, map};
 use crate::kernel::steer::monotonic;
 
 /// Some of the flows, and how many more there are.
@@ -87,14 +88,14 @@ fn row(flow: &Flow, endpoints: &[SteeredEndpoint], now: Duration) -> FlowRow {
         let age = now.saturating_sub(Duration::from_nanos(at_ns));
         (at_ns != 0).then(|| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     };
-    let endpoint = address(flow.up.remote_ip_be, flow.up.remote_port_be);
+    let endpoint = peer(&flow.up);
     let state = match flow {
         Flow { settled: 1.., .. } => State::Settled,
         Flow { open: 0, .. } => State::Settling,
         Flow { .. } => State::Open,
     };
     FlowRow {
-        client: address(flow.down.remote_ip_be, flow.down.remote_port_be),
+        client: peer(&flow.down),
         pool: endpoints.iter().find(|known| known.address == endpoint).map(|known| known.pool),
         endpoint,
         state,
@@ -106,20 +107,28 @@ fn row(flow: &Flow, endpoints: &[SteeredEndpoint], now: Duration) -> FlowRow {
     }
 }
 
+/// The other side of a connection.
+fn peer(connection: &Tuple) -> String {
+    let port = u16::from_be(connection.remote_port_be);
+    SocketAddr::new(connection.remote.ip(), port).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gateway_common::splice::Address;
 
-    fn tuple(remote: [u8; 4], port: u16) -> Tuple {
-        let remote_ip_be = u32::from_ne_bytes(remote);
-        Tuple { remote_ip_be, remote_port_be: port.to_be(), ..Tuple::default() }
+    fn tuple(remote: &str) -> Tuple {
+        let remote: SocketAddr = remote.parse().unwrap();
+        let (ip, port) = (Address::of(remote.ip()), remote.port());
+        Tuple { remote: ip, remote_port_be: port.to_be(), ..Tuple::default() }
     }
 
     #[test]
     fn a_flow_is_told_by_its_two_ends_and_what_became_of_it() {
         let flow = Flow {
-            up: tuple([10, 0, 3, 7], 8000),
-            down: tuple([10, 0, 9, 1], 40000),
+            up: tuple("10.0.3.7:8000"),
+            down: tuple("[fd00::9:1]:40000"),
             bytes: 300,
             chunks: 2,
             first_ns: 1_000_000,
@@ -139,7 +148,7 @@ mod tests {
         let now = Duration::from_millis(9);
         let open = row(&flow, &[known], now);
         let expected = FlowRow {
-            client: "10.0.9.1:40000".to_owned(),
+            client: "[fd00::9:1]:40000".to_owned(),
             endpoint: "10.0.3.7:8000".to_owned(),
             pool: Some(3),
             state: State::Open,
