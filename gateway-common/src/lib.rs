@@ -20,6 +20,7 @@ pub const LAYOUT: u32 = 4;
 #[cfg(feature = "user")]
 extern crate alloc;
 
+pub mod address;
 pub mod chunked;
 pub mod frames;
 pub mod path;

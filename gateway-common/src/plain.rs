@@ -3,9 +3,10 @@
 
 use aya::Pod;
 
+use crate::address::SocketAddress;
 use crate::frames::Tails;
 use crate::path::PathState;
-use crate::splice::{Conn, Counters, Flow, Handshake, Listener, Slot, Tuple};
+use crate::splice::{Conn, Counters, Flow, Handshake, Slot, Tuple};
 use crate::{sk_msg, steer};
 
 macro_rules! plain {
@@ -19,6 +20,6 @@ macro_rules! plain {
 }
 
 plain!(PathState);
-plain!(Conn, Counters, Flow, Handshake, Listener, Slot, Tails, Tuple);
+plain!(Conn, Counters, Flow, Handshake, Slot, Tails, Tuple);
 plain!(sk_msg::Owner, sk_msg::Pair, sk_msg::Stream, sk_msg::Counters);
-plain!(steer::Vip, steer::Pool, steer::Endpoint, steer::Origin, steer::Beat, steer::Counters);
+plain!(SocketAddress, steer::Pool, steer::Endpoint, steer::Origin, steer::Beat, steer::Counters);

@@ -10,8 +10,7 @@
 //! entered by the daemon; slots belong to the kernel but for [`Slot::flow`]. Host
 //! byte order throughout, except in fields named `_be`.
 
-use core::net::IpAddr;
-
+use crate::address::IpAddress;
 use crate::frames::Unfit;
 
 mod seam;
@@ -27,82 +26,18 @@ pub const MARK_UPSTREAM: u32 = 0x1a6a_0001;
 /// Mark of packets that these programs have translated already.
 pub const MARK_DONE: u32 = 0x1a6a_0002;
 
-/// An IP address, as it stands in a header of IPv6; one of IPv4 is mapped (RFC 4291, section
-/// 2.5.5.2).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Address {
-    /// In network byte order.
-    pub words_be: [u32; 4],
-}
-
-impl Address {
-    /// Every address of IPv6 of this machine, as [`Listener`] has it.
-    pub const ANY_V6: Self = Self { words_be: [0; 4] };
-    /// Every address of IPv4 of this machine.
-    pub const ANY_V4: Self = Self::v4(0);
-    /// Third word of an IPv4 address in IPv6's clothes, `::ffff:a.b.c.d`.
-    const MAPPED_BE: u32 = 0xffff_u32.to_be();
-
-    /// An address of IPv4, in network byte order.
-    #[must_use]
-    #[inline(always)]
-    pub const fn v4(ip_be: u32) -> Self {
-        Self { words_be: [0, 0, Self::MAPPED_BE, ip_be] }
-    }
-
-    /// Whether it is one of IPv4.
-    #[must_use]
-    pub const fn is_v4(&self) -> bool {
-        matches!(self.words_be, [0, 0, Self::MAPPED_BE, _])
-    }
-
-    /// An address of either family; one of IPv4 is the same, mapped or not.
-    #[must_use]
-    pub fn of(ip: IpAddr) -> Self {
-        let octets = match ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        let word = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];
-        Self { words_be: [0, 4, 8, 12].map(|at| u32::from_ne_bytes(word(at))) }
-    }
-
-    /// The address as its family writes it.
-    #[must_use]
-    pub fn ip(self) -> IpAddr {
-        let mut octets = [0; 16];
-        for (to, word) in octets.chunks_exact_mut(4).zip(self.words_be) {
-            to.copy_from_slice(&word.to_ne_bytes());
-        }
-        IpAddr::from(octets).to_canonical()
-    }
-}
-
 /// A TCP connection of the gateway, as it stands on the wire.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Tuple {
     /// The gateway's address.
-    pub local: Address,
+    pub local: IpAddress,
     /// The client's or the endpoint's address.
-    pub remote: Address,
+    pub remote: IpAddress,
     /// The gateway's port.
     pub local_port_be: u16,
     /// The client's or the endpoint's port.
     pub remote_port_be: u16,
-}
-
-/// Where clients are listened to.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Listener {
-    /// The address; [`Address::ANY_V4`] or [`Address::ANY_V6`] for every one of a family.
-    pub address: Address,
-    /// The port.
-    pub port_be: u16,
-    /// Always 0.
-    pub reserved: u16,
 }
 
 /// What was seen of a connection's opening.
@@ -380,31 +315,10 @@ pub struct Counters {
 }
 
 const _: () = {
-    assert!(size_of::<Address>() == 16);
     assert!(size_of::<Tuple>() == 36);
-    assert!(size_of::<Listener>() == 20);
     assert!(size_of::<Handshake>() == 32);
     assert!(size_of::<Conn>() == 8);
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Flow>() == 168);
     assert!(size_of::<Counters>() == 8 * (8 + STOPS));
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn an_address_is_the_same_in_every_dress(octets: [u8; 16], four: [u8; 4]) {
-            prop_assert_eq!(Address::of(octets.into()).ip(), IpAddr::from(octets).to_canonical());
-            let ip = core::net::Ipv4Addr::from(four);
-            let address = Address::v4(u32::from_ne_bytes(four));
-            prop_assert_eq!(address, Address::of(ip.into()));
-            prop_assert_eq!(address, Address::of(ip.to_ipv6_mapped().into()));
-            prop_assert!(address.is_v4());
-            prop_assert_eq!(address.ip(), IpAddr::from(ip));
-        }
-    }
-}

@@ -7,6 +7,8 @@
 //!
 //! Host byte order, except in fields named `_be`.
 
+use crate::address::SocketAddress;
+
 /// Endpoints a pool may offer the kernel; a power of two. More are left out, best first.
 pub const CANDIDATES: usize = 64;
 /// Endpoints of all pools together.
@@ -18,18 +20,6 @@ pub const ORIGINS: usize = 64 << 10;
 /// How old the daemon's last sign of life may be before connections go where they say, in
 /// nanoseconds.
 pub const BEAT_LASTS_NS: u64 = 3_000_000_000;
-
-/// A virtual address.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Vip {
-    /// Its IPv4 address.
-    pub ip_be: u32,
-    /// Its TCP port.
-    pub port_be: u16,
-    /// Always 0.
-    pub reserved: u16,
-}
 
 /// Where connections to a virtual address go. Replaced as a whole, so that no choice is
 /// made among endpoints of two times.
@@ -45,7 +35,7 @@ pub struct Pool {
     /// Candidates there are; 0 leaves connections as they are.
     pub count: u32,
     /// The gateway, for [`Pool::REQUEST`].
-    pub gateway: Vip,
+    pub gateway: SocketAddress,
     /// Who may be chosen, for [`Pool::CONNECTION`].
     pub candidates: [Candidate; CANDIDATES],
 }
@@ -55,7 +45,7 @@ pub struct Pool {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Candidate {
     /// Its address.
-    pub address: Vip,
+    pub address: SocketAddress,
     /// Its place in the maps of endpoints and picks.
     pub endpoint: u32,
     /// How busy it is, in thousandths of a request per unit of weight.
@@ -71,7 +61,7 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Endpoint {
     /// Its address.
-    pub address: Vip,
+    pub address: SocketAddress,
     /// Place of its pool in the configuration.
     pub pool: u32,
     /// See [`Candidate::score`].
@@ -87,9 +77,9 @@ pub struct Endpoint {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Origin {
     /// What it asked for.
-    pub asked: Vip,
+    pub asked: SocketAddress,
     /// Where it went.
-    pub went: Vip,
+    pub went: SocketAddress,
 }
 
 /// The daemon's sign of life.
@@ -189,11 +179,10 @@ impl Endpoint {
 }
 
 const _: () = {
-    assert!(size_of::<Vip>() == 8);
-    assert!(size_of::<Candidate>() == 24);
-    assert!(size_of::<Pool>() == 24 + 24 * CANDIDATES);
-    assert!(size_of::<Endpoint>() == 24);
-    assert!(size_of::<Origin>() == 16);
+    assert!(size_of::<Candidate>() == 36);
+    assert!(size_of::<Pool>() == 36 + 36 * CANDIDATES);
+    assert!(size_of::<Endpoint>() == 36);
+    assert!(size_of::<Origin>() == 40);
     assert!(size_of::<Beat>() == 16);
     assert!(size_of::<Counters>() == 48);
 };
@@ -210,7 +199,7 @@ mod tests {
                 Candidate { endpoint: endpoint as u32, score: *score, step: 1000, ..*candidate };
         }
         let count = scores.len() as u32;
-        Pool { id: 0, mode: 2, generation: 1, count, gateway: Vip::default(), candidates }
+        Pool { id: 0, mode: 2, generation: 1, count, gateway: SocketAddress::default(), candidates }
     }
 
     proptest! {

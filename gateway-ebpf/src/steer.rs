@@ -10,21 +10,20 @@ use aya_ebpf::bindings::bpf_sock_addr;
 use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_get_socket_cookie, bpf_ktime_get_ns};
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
+use gateway_common::address::{IpAddress, SocketAddress};
 use gateway_common::splice::MARK_UPSTREAM;
-use gateway_common::steer::{BEAT_LASTS_NS, Origin, Pool, Vip};
+use gateway_common::steer::{BEAT_LASTS_NS, Origin, Pool};
 
 mod maps;
 
 /// The connection, or the answer, is let through. The only verdict there is.
 const ALLOW: i32 = 1;
 const TCP: u32 = 6;
-/// Third word of an IPv4 address in IPv6's clothes, `::ffff:a.b.c.d`.
-const MAPPED_BE: u32 = 0xffff_u32.to_be();
 
 #[cgroup_sock_addr(connect4)]
 pub fn steer_connect4(ctx: SockAddrContext) -> i32 {
     if let Some(to) = steer(&ctx, asked(&ctx, ip4(&ctx))) {
-        set_ip4(&ctx, to.ip_be);
+        set_ip4(&ctx, to.ip);
         set_port(&ctx, to.port_be);
     }
     ALLOW
@@ -32,9 +31,8 @@ pub fn steer_connect4(ctx: SockAddrContext) -> i32 {
 
 #[cgroup_sock_addr(connect6)]
 pub fn steer_connect6(ctx: SockAddrContext) -> i32 {
-    let Some(ip_be) = mapped(&ctx) else { return ALLOW };
-    if let Some(to) = steer(&ctx, asked(&ctx, ip_be)) {
-        set_ip6(&ctx, to.ip_be);
+    if let Some(to) = steer(&ctx, asked(&ctx, ip6(&ctx))) {
+        set_ip6(&ctx, to.ip);
         set_port(&ctx, to.port_be);
     }
     ALLOW
@@ -43,7 +41,7 @@ pub fn steer_connect6(ctx: SockAddrContext) -> i32 {
 #[cgroup_sock_addr(getpeername4)]
 pub fn steer_peername4(ctx: SockAddrContext) -> i32 {
     if let Some(name) = name(&ctx, ip4(&ctx)) {
-        set_ip4(&ctx, name.ip_be);
+        set_ip4(&ctx, name.ip);
         set_port(&ctx, name.port_be);
     }
     ALLOW
@@ -51,9 +49,8 @@ pub fn steer_peername4(ctx: SockAddrContext) -> i32 {
 
 #[cgroup_sock_addr(getpeername6)]
 pub fn steer_peername6(ctx: SockAddrContext) -> i32 {
-    let Some(ip_be) = mapped(&ctx) else { return ALLOW };
-    if let Some(name) = name(&ctx, ip_be) {
-        set_ip6(&ctx, name.ip_be);
+    if let Some(name) = name(&ctx, ip6(&ctx)) {
+        set_ip6(&ctx, name.ip);
         set_port(&ctx, name.port_be);
     }
     ALLOW
@@ -61,7 +58,7 @@ pub fn steer_peername6(ctx: SockAddrContext) -> i32 {
 
 /// Where a connection goes instead, if it goes elsewhere.
 #[inline(always)]
-fn steer(ctx: &SockAddrContext, asked: Vip) -> Option<Vip> {
+fn steer(ctx: &SockAddrContext, asked: SocketAddress) -> Option<SocketAddress> {
     if protocol(ctx) != TCP {
         return None;
     }
@@ -78,6 +75,10 @@ fn steer(ctx: &SockAddrContext, asked: Vip) -> Option<Vip> {
         return None;
     }
     let went = destination(pool)?;
+    if went.ip.is_v4() != asked.ip.is_v4() {
+        // No socket of the one family reaches the other for certain.
+        return None;
+    }
     // SAFETY: the context is the program's own.
     let cookie = unsafe { bpf_get_socket_cookie(ctx.as_ptr()) };
     maps::note_origin(cookie, &Origin { asked, went });
@@ -85,7 +86,7 @@ fn steer(ctx: &SockAddrContext, asked: Vip) -> Option<Vip> {
 }
 
 #[inline(always)]
-fn destination(pool: &Pool) -> Option<Vip> {
+fn destination(pool: &Pool) -> Option<SocketAddress> {
     if pool.mode == Pool::REQUEST {
         maps::count(|counters| counters.to_gateway += 1);
         return Some(pool.gateway);
@@ -103,11 +104,11 @@ fn destination(pool: &Pool) -> Option<Vip> {
 
 /// The virtual address of a peer, if the socket asked for one and still is where that led.
 #[inline(always)]
-fn name(ctx: &SockAddrContext, ip_be: u32) -> Option<Vip> {
+fn name(ctx: &SockAddrContext, ip: IpAddress) -> Option<SocketAddress> {
     // SAFETY: the context is the program's own.
     let cookie = unsafe { bpf_get_socket_cookie(ctx.as_ptr()) };
     let origin = maps::origin(cookie)?;
-    if origin.went != asked(ctx, ip_be) {
+    if origin.went != asked(ctx, ip) {
         return None;
     }
     maps::count(|counters| counters.named += 1);
@@ -115,8 +116,8 @@ fn name(ctx: &SockAddrContext, ip_be: u32) -> Option<Vip> {
 }
 
 #[inline(always)]
-fn asked(ctx: &SockAddrContext, ip_be: u32) -> Vip {
-    Vip { ip_be, port_be: port(ctx), reserved: 0 }
+fn asked(ctx: &SockAddrContext, ip: IpAddress) -> SocketAddress {
+    SocketAddress { ip, port_be: port(ctx), reserved: 0 }
 }
 
 /// A field of the context. Each is read and written alone and as wide as it is, because
@@ -130,39 +131,41 @@ macro_rules! at {
 }
 
 #[inline(always)]
-fn ip4(ctx: &SockAddrContext) -> u32 {
+fn ip4(ctx: &SockAddrContext) -> IpAddress {
     // SAFETY: see `at`.
-    unsafe { at!(ctx, user_ip4).read_volatile() }
+    IpAddress::v4(unsafe { at!(ctx, user_ip4).read_volatile() })
 }
 
 #[inline(always)]
-fn set_ip4(ctx: &SockAddrContext, ip_be: u32) {
+fn set_ip4(ctx: &SockAddrContext, ip: IpAddress) {
     // SAFETY: see `at`.
-    unsafe { at!(ctx, user_ip4).write_volatile(ip_be) }
+    unsafe { at!(ctx, user_ip4).write_volatile(ip.words_be[3]) }
 }
 
-/// The IPv4 address in an IPv6 one, if it is of that kind.
+/// An address of IPv6, or a mapped one of IPv4.
 #[inline(always)]
-fn mapped(ctx: &SockAddrContext) -> Option<u32> {
+fn ip6(ctx: &SockAddrContext) -> IpAddress {
     // SAFETY: see `at`.
-    let words = unsafe {
+    let words_be = unsafe {
         [
             at!(ctx, user_ip6[0]).read_volatile(),
             at!(ctx, user_ip6[1]).read_volatile(),
             at!(ctx, user_ip6[2]).read_volatile(),
+            at!(ctx, user_ip6[3]).read_volatile(),
         ]
     };
-    if words[0] != 0 || words[1] != 0 || words[2] != MAPPED_BE {
-        return None;
-    }
-    // SAFETY: see `at`.
-    Some(unsafe { at!(ctx, user_ip6[3]).read_volatile() })
+    IpAddress { words_be }
 }
 
 #[inline(always)]
-fn set_ip6(ctx: &SockAddrContext, ip_be: u32) {
+fn set_ip6(ctx: &SockAddrContext, ip: IpAddress) {
     // SAFETY: see `at`.
-    unsafe { at!(ctx, user_ip6[3]).write_volatile(ip_be) }
+    unsafe {
+        at!(ctx, user_ip6[0]).write_volatile(ip.words_be[0]);
+        at!(ctx, user_ip6[1]).write_volatile(ip.words_be[1]);
+        at!(ctx, user_ip6[2]).write_volatile(ip.words_be[2]);
+        at!(ctx, user_ip6[3]).write_volatile(ip.words_be[3]);
+    }
 }
 
 #[inline(always)]

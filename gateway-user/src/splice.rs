@@ -15,10 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aya::maps::{HashMap, Map, MapData};
+use gateway_common::address::{IpAddress, SocketAddress};
 use gateway_common::frames::Tails;
-use gateway_common::splice::{
-    Address, Conn, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Slot, Tuple,
-};
+use gateway_common::splice::{Conn, FLOWS, Flow, Handshake, Mark, SLOTS, Slot, Tuple};
 
 mod armed;
 mod node;
@@ -45,7 +44,7 @@ pub(crate) struct Splicer {
 /// What needs a lock: taken once per connection and once per armed answer.
 #[derive(Debug)]
 struct Books {
-    listeners: HashMap<MapData, Listener, u32>,
+    listeners: HashMap<MapData, SocketAddress, u32>,
     conns: HashMap<MapData, Tuple, Conn>,
     handshakes: HashMap<MapData, Tuple, Handshake>,
     /// The longest unused come first, so that nobody in the kernel still looks at one.
@@ -251,19 +250,18 @@ impl Drop for Bound {
 
 /// What the kernel is to look for, where clients are listened to at this address. A listener
 /// at any address of IPv6 is one for both families.
-fn entries(address: SocketAddr) -> impl Iterator<Item = Listener> {
-    let port_be = address.port().to_be();
-    let own = Address::of(address.ip());
-    let other = (own == Address::ANY_V6).then_some(Address::ANY_V4);
-    let entry = move |address| Listener { address, port_be, reserved: 0 };
-    [Some(own), other].into_iter().flatten().map(entry)
+fn entries(address: SocketAddr) -> impl Iterator<Item = SocketAddress> {
+    let own = SocketAddress::of(address);
+    let is_any = own.ip == IpAddress::ANY_V6;
+    let other = is_any.then_some(SocketAddress { ip: IpAddress::ANY_V4, ..own });
+    [Some(own), other].into_iter().flatten()
 }
 
 /// A connection's addresses. On a listener for both families a client of IPv4 has a mapped one.
 fn tuple(local: SocketAddr, remote: SocketAddr) -> Tuple {
     Tuple {
-        local: Address::of(local.ip()),
-        remote: Address::of(remote.ip()),
+        local: IpAddress::of(local.ip()),
+        remote: IpAddress::of(remote.ip()),
         local_port_be: local.port().to_be(),
         remote_port_be: remote.port().to_be(),
     }

@@ -6,17 +6,18 @@
 //! The kernel adds its own picks meanwhile.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gateway_common::steer::{Endpoint, Pool as KernelPool, Vip};
+use gateway_common::address::SocketAddress;
+use gateway_common::steer::{Endpoint, Pool as KernelPool};
 
 use crate::config::SteeringMode;
 use crate::drain::Phase;
 use crate::gateway::{Gateway, Site};
 use crate::kernel::Off;
-use crate::kernel::steer::{Steering, address};
+use crate::kernel::steer::Steering;
 use crate::pool::Pool;
 
 mod board;
@@ -36,7 +37,7 @@ const BEAT: Duration = Duration::from_millis(500);
 pub(crate) async fn run(gateway: Arc<Gateway>, steering: Steering, listeners: Vec<SocketAddr>) {
     let mut publisher = Publisher {
         steering,
-        gateway: reachable(&listeners).map(address),
+        listeners,
         board: Board::default(),
         published: HashMap::new(),
         scored: Instant::now(),
@@ -54,17 +55,19 @@ pub(crate) async fn run(gateway: Arc<Gateway>, steering: Steering, listeners: Ve
     }
 }
 
-/// Where clients of this node reach us.
-fn reachable(listeners: &[SocketAddr]) -> Option<SocketAddrV4> {
-    listeners.iter().find_map(|listener| match listener {
-        SocketAddr::V4(listener) if listener.ip().is_unspecified() => {
-            Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.port()))
-        }
-        SocketAddr::V4(listener) => Some(*listener),
-        SocketAddr::V6(listener) if listener.ip().is_unspecified() => {
-            Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.port()))
-        }
-        SocketAddr::V6(_) => None,
+/// Where clients of this node reach us by addresses of the same family as `vip`.
+fn reachable(listeners: &[SocketAddr], vip: SocketAddr) -> Option<SocketAddr> {
+    listeners.iter().find_map(|listener| {
+        let ip = match (listener.ip(), vip) {
+            // Any address of IPv6 is any of IPv4, too.
+            (ip, SocketAddr::V4(_)) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            (IpAddr::V6(ip), SocketAddr::V6(_)) if ip.is_unspecified() => {
+                Ipv6Addr::LOCALHOST.into()
+            }
+            (ip, vip) if !ip.is_unspecified() && ip.is_ipv4() == vip.is_ipv4() => ip,
+            _ => return None,
+        };
+        Some(SocketAddr::new(ip, listener.port()))
     })
 }
 
@@ -76,10 +79,10 @@ fn pace(site: &Site) -> Duration {
 
 struct Publisher {
     steering: Steering,
-    /// `None` when we listen on nothing that IPv4 clients reach.
-    gateway: Option<Vip>,
+    /// Where clients are listened to.
+    listeners: Vec<SocketAddr>,
     board: Board,
-    published: HashMap<SocketAddrV4, KernelPool>,
+    published: HashMap<SocketAddr, KernelPool>,
     scored: Instant,
     beaten: Option<Instant>,
 }
@@ -92,8 +95,11 @@ impl Publisher {
             let Some(steering) = pool.config.steering else { continue };
             vips.insert(steering.address);
             let (mut new, rows) = match steering.mode {
-                SteeringMode::Request => (board::to_gateway(id as u32, self.gateway), Vec::new()),
-                SteeringMode::Connection => self.candidates(id as u32, pool),
+                SteeringMode::Request => {
+                    let gateway = reachable(&self.listeners, steering.address);
+                    (board::to_gateway(id as u32, gateway.map(SocketAddress::of)), Vec::new())
+                }
+                SteeringMode::Connection => self.candidates(id as u32, pool, steering.address),
             };
             let old = self.published.get(&steering.address);
             new.generation = old.map_or(0, |old| old.generation);
@@ -131,23 +137,50 @@ impl Publisher {
     }
 
     /// A pool as the kernel is to see it, and its endpoints for people.
-    fn candidates(&mut self, id: u32, pool: &Pool) -> (KernelPool, Vec<(u32, Endpoint)>) {
+    fn candidates(
+        &mut self,
+        id: u32,
+        pool: &Pool,
+        vip: SocketAddr,
+    ) -> (KernelPool, Vec<(u32, Endpoint)>) {
         let addresses = pool.addresses();
         let mut entries = Vec::new();
         for view in pool.endpoints() {
             let known = addresses.iter().find(|endpoint| endpoint.id == view.id);
-            // What is behind a name, IPv6 or TLS, is reached through the gateway only.
+            // What is behind a name, TLS or the other family is reached through the gateway only.
             let known = known.filter(|endpoint| endpoint.tls().is_none());
-            let Some(SocketAddr::V4(to)) = known.and_then(|known| known.socket_address()) else {
-                continue;
-            };
+            let to = known.and_then(|known| known.socket_address());
+            let Some(to) = to.filter(|to| to.is_ipv4() == vip.is_ipv4()) else { continue };
+            let to = SocketAddress::of(to);
             let picks = self.steering.picks();
-            let entered =
-                self.board.enter(pool.name(), &view, address(to), |place| picks.at(place) as u32);
+            let entered = self.board.enter(pool.name(), &view, to, |place| picks.at(place) as u32);
             let Some(entry) = entered else { continue };
             picks.own(entry.place(), pool.name(), &view.name);
             entries.push(entry);
         }
         board::pool(id, entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_reach_a_listener_of_their_family() {
+        let cases = [
+            ("0.0.0.0:80", "127.1.0.1:8000", Some("127.0.0.1:80")),
+            ("0.0.0.0:80", "[fd00::1]:8000", None),
+            ("[::]:80", "127.1.0.1:8000", Some("127.0.0.1:80")),
+            ("[::]:80", "[fd00::1]:8000", Some("[::1]:80")),
+            ("10.0.0.1:80", "127.1.0.1:8000", Some("10.0.0.1:80")),
+            ("10.0.0.1:80", "[fd00::1]:8000", None),
+            ("[fd00::2]:80", "[fd00::1]:8000", Some("[fd00::2]:80")),
+            ("[fd00::2]:80", "127.1.0.1:8000", None),
+        ];
+        for (listener, vip, expected) in cases {
+            let found = reachable(&[listener.parse().unwrap()], vip.parse().unwrap());
+            assert_eq!(found, expected.map(|to| to.parse().unwrap()), "{listener} for {vip}");
+        }
     }
 }

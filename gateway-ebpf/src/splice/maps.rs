@@ -2,9 +2,10 @@
 
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
+use gateway_common::address::{IpAddress, SocketAddress};
 use gateway_common::frames::Tails;
 use gateway_common::splice::{
-    Address, Conn, Counters, FLOWS, Flow, Handshake, Listener, Mark, SLOTS, Seam, Slot, Stop, Tuple,
+    Conn, Counters, FLOWS, Flow, Handshake, Mark, SLOTS, Seam, Slot, Stop, Tuple,
 };
 
 pub use crate::atomic::{exchange, load};
@@ -14,7 +15,7 @@ const MMAPABLE: usize = 1 << 10;
 
 /// Where clients are listened to. Written by the daemon.
 #[btf_map(name = "listeners")]
-static LISTENERS: HashMap<Listener, u32, 64> = HashMap::new();
+static LISTENERS: HashMap<SocketAddress, u32, 64> = HashMap::new();
 /// How connections were opened. Written here, read by the daemon.
 #[btf_map(name = "handshakes")]
 static HANDSHAKES: LruHashMap<Tuple, Handshake, 16384> = LruHashMap::new();
@@ -52,9 +53,9 @@ pub fn forget(tuple: &Tuple) {
 
 /// Whether the gateway listens there, or at `any` address of that family.
 #[inline(always)]
-pub fn is_listener(tuple: &Tuple, any: Address) -> bool {
-    let exact = Listener { address: tuple.local, port_be: tuple.local_port_be, reserved: 0 };
-    let any = Listener { address: any, ..exact };
+pub fn is_listener(tuple: &Tuple, any: IpAddress) -> bool {
+    let exact = SocketAddress { ip: tuple.local, port_be: tuple.local_port_be, reserved: 0 };
+    let any = SocketAddress { ip: any, ..exact };
     LISTENERS.get_ptr(exact).is_some() || LISTENERS.get_ptr(any).is_some()
 }
 

@@ -2,10 +2,9 @@
 
 use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
+use gateway_common::address::SocketAddress;
 use gateway_common::path::{PATHS, PathState};
-use gateway_common::steer::{
-    Beat, Counters, ENDPOINTS, Endpoint, ORIGINS, Origin, POOLS, Pool, Vip,
-};
+use gateway_common::steer::{Beat, Counters, ENDPOINTS, Endpoint, ORIGINS, Origin, POOLS, Pool};
 
 /// `BPF_F_NO_PREALLOC`: a replaced pool is another piece of memory, and whoever still
 /// reads the old one reads it whole.
@@ -13,7 +12,7 @@ const NO_PREALLOC: usize = 1;
 
 /// Pools by virtual address. Written by the daemon.
 #[btf_map(name = "pools")]
-static POOL_OF: HashMap<Vip, Pool, POOLS, NO_PREALLOC> = HashMap::new();
+static POOL_OF: HashMap<SocketAddress, Pool, POOLS, NO_PREALLOC> = HashMap::new();
 /// Endpoints, for people. Written by the daemon, read by `bpf status` and bpftool.
 #[btf_map(name = "endpoints")]
 static ENDPOINT_OF: Array<Endpoint, { ENDPOINTS as usize }> = Array::new();
@@ -35,7 +34,7 @@ static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 
 /// The pool behind a virtual address.
 #[inline(always)]
-pub fn pool(vip: &Vip) -> Option<&'static Pool> {
+pub fn pool(vip: &SocketAddress) -> Option<&'static Pool> {
     // SAFETY: elements are replaced, never changed, and live until the program ends.
     POOL_OF.get_ptr(vip).map(|pool| unsafe { &*pool })
 }

@@ -69,7 +69,7 @@ pub struct PoolConfig {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SteeringConfig {
     /// The virtual address.
-    pub address: std::net::SocketAddrV4,
+    pub address: std::net::SocketAddr,
     /// Where they go.
     pub mode: SteeringMode,
 }

@@ -5,13 +5,14 @@
 //! address.
 
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
-use gateway_common::steer::{Beat, Endpoint, Pool, Vip};
+use gateway_common::address::SocketAddress;
+use gateway_common::steer::{Beat, Endpoint, Pool};
 
 use super::cgroup::{self, Hooks};
 use super::{AtExit, Kernel, Off, pins};
@@ -23,7 +24,7 @@ pub use picks::{Picked, Picks};
 
 /// The maps of steering, while its programs are attached.
 pub struct Steering {
-    pools: HashMap<MapData, Vip, Pool>,
+    pools: HashMap<MapData, SocketAddress, Pool>,
     endpoints: Array<MapData, Endpoint>,
     picks: Arc<Picks>,
     heartbeat: Array<MapData, Beat>,
@@ -66,14 +67,14 @@ impl Steering {
     /// # Errors
     ///
     /// When there are too many virtual addresses.
-    pub fn publish(&mut self, vip: SocketAddrV4, pool: &Pool) -> Result<(), Off> {
-        self.pools.insert(address(vip), pool, 0).map_err(unusable)
+    pub fn publish(&mut self, vip: SocketAddr, pool: &Pool) -> Result<(), Off> {
+        self.pools.insert(SocketAddress::of(vip), pool, 0).map_err(unusable)
     }
 
     /// Connections to `vip` are no longer touched.
-    pub fn withdraw(&mut self, vip: SocketAddrV4) {
+    pub fn withdraw(&mut self, vip: SocketAddr) {
         // Never published, perhaps.
-        let _ = self.pools.remove(&address(vip));
+        let _ = self.pools.remove(&SocketAddress::of(vip));
     }
 
     /// Describes an endpoint, at its place.
@@ -126,16 +127,6 @@ impl Drop for Steering {
         if let Some(hooks) = self.hooks.take() {
             hooks.detach();
         }
-    }
-}
-
-/// An address as the programs know it.
-#[must_use]
-pub fn address(address: SocketAddrV4) -> Vip {
-    Vip {
-        ip_be: u32::from_ne_bytes(address.ip().octets()),
-        port_be: address.port().to_be(),
-        reserved: 0,
     }
 }
 

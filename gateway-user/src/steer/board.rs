@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_common::steer::{CANDIDATES, Candidate, ENDPOINTS, Endpoint, Pool, Vip};
+use gateway_common::address::SocketAddress;
+use gateway_common::steer::{CANDIDATES, Candidate, ENDPOINTS, Endpoint, Pool};
 use gateway_core::pool::{EndpointId, EndpointState, EndpointView};
 
 /// Scores are in thousandths of a request.
@@ -51,7 +52,7 @@ impl Board {
         &mut self,
         pool: &Arc<str>,
         view: &EndpointView,
-        address: Vip,
+        address: SocketAddress,
         picks: impl Fn(u32) -> u32,
     ) -> Option<Entry> {
         let key = (Arc::clone(pool), view.id);
@@ -143,7 +144,7 @@ pub(super) fn pool(id: u32, mut entries: Vec<Entry>) -> (Pool, Vec<(u32, Endpoin
 }
 
 /// A pool whose connections all go to the gateway; nowhere, if it cannot be reached.
-pub(super) fn to_gateway(id: u32, gateway: Option<Vip>) -> Pool {
+pub(super) fn to_gateway(id: u32, gateway: Option<SocketAddress>) -> Pool {
     match gateway {
         Some(gateway) => Pool { gateway, ..empty(id, Pool::REQUEST) },
         None => empty(id, Pool::CONNECTION),
@@ -152,7 +153,7 @@ pub(super) fn to_gateway(id: u32, gateway: Option<Vip>) -> Pool {
 
 fn empty(id: u32, mode: u32) -> Pool {
     let candidates = [Candidate::default(); CANDIDATES];
-    Pool { id, mode, generation: 0, count: 0, gateway: Vip::default(), candidates }
+    Pool { id, mode, generation: 0, count: 0, gateway: SocketAddress::default(), candidates }
 }
 
 /// Whether connections can go to the same places by either.
@@ -180,7 +181,7 @@ mod tests {
     }
 
     fn enter(board: &mut Board, view: &EndpointView, picks: u32) -> Entry {
-        board.enter(&"pool".into(), view, Vip::default(), |_| picks).unwrap()
+        board.enter(&"pool".into(), view, SocketAddress::default(), |_| picks).unwrap()
     }
 
     #[test]

@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "what fails in a helper fails its test")]
 
 use aya::maps::{Array, HashMap, MapData};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use aya::programs::{SchedClassifier, SkMsg, SockOps, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader, Pod};
-use gateway_common::splice::{Address, Handshake, Listener, Tuple};
+use gateway_common::address::SocketAddress;
+use gateway_common::splice::{Handshake, Tuple};
 
 use segment::{Family, Host, Segment};
 
@@ -122,9 +124,8 @@ impl Programs {
     }
 
     fn listen(&mut self, host: Host, port: u16) {
-        let address = Address::of(host.ip(self.family));
-        let listener = Listener { address, port_be: port.to_be(), reserved: 0 };
-        self.hash::<Listener, u32>("listeners").insert(listener, 1, 0).unwrap();
+        let listener = SocketAddress::of(SocketAddr::new(host.ip(self.family), port));
+        self.hash::<SocketAddress, u32>("listeners").insert(listener, 1, 0).unwrap();
     }
 
     /// What was noted of the connection that this arriving segment is of.

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use gateway_common::splice::{Address, Tuple};
+use gateway_common::address::IpAddress;
+use gateway_common::splice::Tuple;
 
 pub(crate) const ACK: u8 = 16;
 pub(crate) const PSH: u8 = 8;
@@ -94,8 +95,8 @@ impl Segment {
     /// Its connection, when it arrives at the gateway.
     pub(crate) fn tuple(&self, family: Family) -> Tuple {
         Tuple {
-            local: Address::of(self.destination.0.ip(family)),
-            remote: Address::of(self.source.0.ip(family)),
+            local: IpAddress::of(self.destination.0.ip(family)),
+            remote: IpAddress::of(self.source.0.ip(family)),
             local_port_be: self.destination.1.to_be(),
             remote_port_be: self.source.1.to_be(),
         }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -106,19 +106,29 @@ fn new_interfaces_get_the_programs_as_soon_as_they_are_there() {
 
 #[test]
 fn connections_to_a_pool_reach_its_endpoint_until_the_daemon_stops() {
-    let Some(room) = room("daemon") else { return };
+    let vip = SocketAddr::from((Ipv4Addr::new(127, 9, 8, 1), 8000));
+    reach_its_endpoint("daemon", Ipv4Addr::LOCALHOST.into(), vip);
+}
+
+#[test]
+fn connections_over_ipv6_reach_their_endpoint_until_the_daemon_stops() {
+    let vip = SocketAddr::from((Ipv6Addr::new(0xfd00, 9, 8, 0, 0, 0, 0, 1), 8000));
+    reach_its_endpoint("daemon6", Ipv6Addr::LOCALHOST.into(), vip);
+}
+
+fn reach_its_endpoint(name: &str, engine: IpAddr, vip: SocketAddr) {
+    let Some(room) = room(name) else { return };
     room.space.run(|| {
-        let engine = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let engine = TcpListener::bind((engine, 0)).unwrap();
         let to = engine.local_addr().unwrap();
-        let vip = SocketAddrV4::new(Ipv4Addr::new(127, 9, 8, 1), 8000);
         let app = start(&format!(
-            "  virtualIp: {vip}\n  mode: connection\n  endpoints: [\"http://{to}\"]\n"
+            "  virtualIp: \"{vip}\"\n  mode: connection\n  endpoints: [\"http://{to}\"]\n"
         ));
         until("steered", || TcpStream::connect(vip).is_ok());
         let (accepted, _) = engine.accept().unwrap();
         assert_eq!(accepted.local_addr().unwrap(), to);
         let stream = TcpStream::connect(vip).unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), SocketAddr::V4(vip));
+        assert_eq!(stream.peer_addr().unwrap(), vip);
         let picks = format!("inference_gateway_steered_total{{endpoint=\"{to}\",pool=\"p\"}} 2");
         let metrics = page(&app, "/metrics");
         assert!(metrics.contains(&picks), "no `{picks}` in\n{metrics}");
@@ -133,7 +143,7 @@ fn connections_to_a_pool_reach_its_endpoint_until_the_daemon_stops() {
 fn in_request_mode_the_gateway_itself_answers_at_the_virtual_address() {
     let Some(room) = room("daemon-request") else { return };
     room.space.run(|| {
-        let vip = SocketAddrV4::new(Ipv4Addr::new(127, 9, 8, 2), 8000);
+        let vip = SocketAddr::from((Ipv4Addr::new(127, 9, 8, 2), 8000));
         let app = start(&format!("  virtualIp: {vip}\n  endpoints: [\"http://127.0.0.1:9\"]\n"));
         until("steered", || TcpStream::connect(vip).is_ok());
         let mut stream = TcpStream::connect(vip).unwrap();

@@ -2,7 +2,7 @@
 
 use aya_ebpf::helpers::generated::bpf_l3_csum_replace;
 use aya_ebpf::programs::TcContext;
-use gateway_common::splice::Address;
+use gateway_common::address::IpAddress;
 
 use super::checksum::{changed, fold};
 use super::{ETHERNET, TCP};
@@ -25,15 +25,15 @@ pub trait Ip: Copy + 'static {
     const TCP_AT: u32 = ETHERNET + Self::BYTES;
     /// Bytes of Ethernet, IP and TCP header.
     const HEADERS: u32 = Self::TCP_AT + TCP;
-    /// See [`gateway_common::splice::Listener`].
-    const ANY: Address;
+    /// Every address of the family, as a listener's.
+    const ANY: IpAddress;
 
     /// Bytes that follow the header; `None` when that is not a whole packet of TCP.
     fn tcp_length(&self) -> Option<u32>;
     fn set_tcp_length(&mut self, length: u32);
-    fn source(&self) -> Address;
-    fn destination(&self) -> Address;
-    fn set_addresses(&mut self, source: &Address, destination: &Address);
+    fn source(&self) -> IpAddress;
+    fn destination(&self) -> IpAddress;
+    fn set_addresses(&mut self, source: &IpAddress, destination: &IpAddress);
     /// Where both addresses stand, one after the other.
     fn addresses(&mut self) -> *mut u32;
     /// Brings a checksum in the header up to date, whose addresses have changed by
@@ -59,7 +59,7 @@ impl Ip for V4 {
     const ETHERTYPE_BE: u32 = 0x0800_u16.to_be() as u32;
     const BYTES: u32 = 20;
     const ADDRESSES: u32 = 8;
-    const ANY: Address = Address::ANY_V4;
+    const ANY: IpAddress = IpAddress::ANY_V4;
 
     #[inline(always)]
     fn tcp_length(&self) -> Option<u32> {
@@ -77,17 +77,17 @@ impl Ip for V4 {
     }
 
     #[inline(always)]
-    fn source(&self) -> Address {
-        Address::v4(self.addresses[0])
+    fn source(&self) -> IpAddress {
+        IpAddress::v4(self.addresses[0])
     }
 
     #[inline(always)]
-    fn destination(&self) -> Address {
-        Address::v4(self.addresses[1])
+    fn destination(&self) -> IpAddress {
+        IpAddress::v4(self.addresses[1])
     }
 
     #[inline(always)]
-    fn set_addresses(&mut self, source: &Address, destination: &Address) {
+    fn set_addresses(&mut self, source: &IpAddress, destination: &IpAddress) {
         self.addresses = [source.words_be[3], destination.words_be[3]];
     }
 
@@ -120,7 +120,7 @@ impl Ip for V6 {
     const ETHERTYPE_BE: u32 = 0x86dd_u16.to_be() as u32;
     const BYTES: u32 = 40;
     const ADDRESSES: u32 = 32;
-    const ANY: Address = Address::ANY_V6;
+    const ANY: IpAddress = IpAddress::ANY_V6;
 
     #[inline(always)]
     fn tcp_length(&self) -> Option<u32> {
@@ -136,17 +136,17 @@ impl Ip for V6 {
     }
 
     #[inline(always)]
-    fn source(&self) -> Address {
-        Address { words_be: self.addresses[0] }
+    fn source(&self) -> IpAddress {
+        IpAddress { words_be: self.addresses[0] }
     }
 
     #[inline(always)]
-    fn destination(&self) -> Address {
-        Address { words_be: self.addresses[1] }
+    fn destination(&self) -> IpAddress {
+        IpAddress { words_be: self.addresses[1] }
     }
 
     #[inline(always)]
-    fn set_addresses(&mut self, source: &Address, destination: &Address) {
+    fn set_addresses(&mut self, source: &IpAddress, destination: &IpAddress) {
         self.addresses = [source.words_be, destination.words_be];
     }
 

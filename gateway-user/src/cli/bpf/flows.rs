@@ -116,11 +116,11 @@ fn peer(connection: &Tuple) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway_common::splice::Address;
+    use gateway_common::address::IpAddress;
 
     fn tuple(remote: &str) -> Tuple {
         let remote: SocketAddr = remote.parse().unwrap();
-        let (ip, port) = (Address::of(remote.ip()), remote.port());
+        let (ip, port) = (IpAddress::of(remote.ip()), remote.port());
         Tuple { remote: ip, remote_port_be: port.to_be(), ..Tuple::default() }
     }
 

@@ -1,15 +1,15 @@
 //! What the pinned maps say.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
+use gateway_common::address::SocketAddress;
 use gateway_common::path::PathState;
 use gateway_common::splice::{Conn, Counters as SpliceCounters, STOPS, Stop, Tuple};
-use gateway_common::steer::{BEAT_LASTS_NS, Beat, Counters, ENDPOINTS, Endpoint, Pool, Vip};
+use gateway_common::steer::{BEAT_LASTS_NS, Beat, Counters, ENDPOINTS, Endpoint, Pool};
 use serde::Serialize;
 
 use super::flows::{self, Flows};
@@ -182,12 +182,12 @@ pub(super) fn heartbeat(beat: Beat) -> Heartbeat {
 }
 
 fn pools(maps: &Path) -> Result<Vec<SteeredPool>> {
-    let pools = HashMap::<_, Vip, Pool>::try_from(map(maps, "pools")?)?;
+    let pools = HashMap::<_, SocketAddress, Pool>::try_from(map(maps, "pools")?)?;
     let rows = pools.iter().map(|entry| {
         let (vip, pool) = entry?;
         Ok(SteeredPool {
             pool: pool.id,
-            address: address(vip.ip_be, vip.port_be),
+            address: vip.socket_addr().to_string(),
             mode: if pool.mode == Pool::REQUEST { "request" } else { "connection" },
             generation: pool.generation,
             candidates: pool.count,
@@ -206,7 +206,7 @@ fn endpoints(maps: &Path) -> Result<Vec<SteeredEndpoint>> {
             continue;
         }
         rows.push(SteeredEndpoint {
-            address: address(endpoint.address.ip_be, endpoint.address.port_be),
+            address: endpoint.address.socket_addr().to_string(),
             pool: endpoint.pool,
             state: match endpoint.state {
                 Endpoint::SERVING => "serving",
@@ -219,11 +219,6 @@ fn endpoints(maps: &Path) -> Result<Vec<SteeredEndpoint>> {
         });
     }
     Ok(rows)
-}
-
-/// As people write it.
-pub(super) fn address(ip_be: u32, port_be: u16) -> String {
-    format!("{}:{}", Ipv4Addr::from(ip_be.to_ne_bytes()), u16::from_be(port_be))
 }
 
 fn counts(maps: &Path) -> Result<(Vec<Count>, Vec<Count>)> {
@@ -262,11 +257,5 @@ mod tests {
         let now = steer::monotonic().as_nanos() as u64;
         assert!(heartbeat(beat(now)).acts);
         assert!(!heartbeat(beat(1)).acts && heartbeat(beat(1)).age_seconds.is_some());
-    }
-
-    #[test]
-    fn addresses_are_written_as_people_write_them() {
-        let vip = steer::address("127.1.0.1:8000".parse().unwrap());
-        assert_eq!(address(vip.ip_be, vip.port_be), "127.1.0.1:8000");
     }
 }

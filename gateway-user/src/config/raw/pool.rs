@@ -57,7 +57,7 @@ pub(crate) struct Pool {
     pub(crate) datapath: Datapath,
     /// Whether `sk_msg` may be used where the kernel then answers `FIONREAD` with 0.
     pub(crate) accept_broken_fionread: bool,
-    /// IPv4 address and port that clients on this node connect to.
+    /// Address and port that clients on this node connect to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) virtual_ip: Option<At<String>>,
     /// What becomes of their connections.

@@ -1,37 +1,51 @@
-//! The self-test of steering: one connection on the loopback interface.
+//! The self-test of steering: a connection in each family on the loopback interface.
 //!
 //! To an address where nobody listens, which the programs must send to one where we
 //! do, and which the socket must call its peer.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use gateway_common::steer::{CANDIDATES, Candidate, Pool, Vip};
+use gateway_common::address::SocketAddress;
+use gateway_common::steer::{CANDIDATES, Candidate, Pool};
 
-use super::{Steering, address};
+use super::Steering;
 use crate::kernel::Off;
 
-/// Nobody listens here: nobody has this address but by asking for it.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 253);
+/// Nobody listens here: nobody has these addresses but by asking for them. The second is of
+/// the range that is for documentation (RFC 3849).
+const NOBODY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(127, 255, 255, 253)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 253)),
+];
 /// On loopback a connection takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tries it, and leaves nothing of the trial in the maps but counts.
 pub(super) fn run(steering: &mut Steering) -> Result<(), Off> {
+    let [v4, v6] = NOBODY;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Off::Trial)?;
-    let SocketAddr::V4(here) = listener.local_addr().map_err(Off::Trial)? else {
-        return Err(Off::Trial(io::ErrorKind::AddrNotAvailable.into()));
-    };
-    let asked = SocketAddrV4::new(NOBODY, here.port());
+    among(steering, v4, &listener)?;
+    match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(listener) => among(steering, v6, &listener),
+        // This node has no IPv6.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Connects to `nobody` and must come to the listener.
+fn among(steering: &mut Steering, nobody: IpAddr, listener: &TcpListener) -> Result<(), Off> {
+    let here = listener.local_addr().map_err(Off::Trial)?;
+    let asked = SocketAddr::new(nobody, here.port());
     let mut candidates = [Candidate::default(); CANDIDATES];
-    candidates[0].address = address(here);
+    candidates[0].address = SocketAddress::of(here);
     let pool = Pool {
         id: u32::MAX,
         mode: Pool::CONNECTION,
         generation: 0,
         count: 1,
-        gateway: Vip::default(),
+        gateway: SocketAddress::default(),
         candidates,
     };
     steering.publish(asked, &pool)?;
@@ -42,10 +56,10 @@ pub(super) fn run(steering: &mut Steering) -> Result<(), Off> {
     tried.map_err(Off::Trial)
 }
 
-fn connect(asked: SocketAddrV4) -> io::Result<()> {
-    let stream = TcpStream::connect_timeout(&asked.into(), PATIENCE)?;
+fn connect(asked: SocketAddr) -> io::Result<()> {
+    let stream = TcpStream::connect_timeout(&asked, PATIENCE)?;
     let peer = stream.peer_addr()?;
-    if peer == SocketAddr::V4(asked) {
+    if peer == asked {
         Ok(())
     } else {
         Err(io::Error::other(format!("the peer of a connection to {asked} is called {peer}")))
