@@ -68,13 +68,32 @@ pub(super) fn link(ifindex: u32) -> io::Result<Link> {
     })
 }
 
-/// Names (of a bpf filter) or kinds (of another) of the filters at `parent`.
-pub(super) fn filters(ifindex: u32, parent: u32) -> io::Result<Vec<String>> {
+/// A filter of an interface.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Filter {
+    /// Name of a bpf filter, kind of another.
+    pub(super) name: String,
+    pub(super) priority: u16,
+    /// Tells it from others of the same priority.
+    pub(super) handle: u32,
+}
+
+/// The filters at `parent`.
+pub(super) fn filters(ifindex: u32, parent: u32) -> io::Result<Vec<Filter>> {
     let mut body = [0; FILTER];
     body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     body[12..16].copy_from_slice(&parent.to_ne_bytes());
     let answers = ask(GET_FILTER, REQUEST | DUMP, &body)?;
-    Ok(answers.iter().filter_map(|answer| filter_name(answer.get(FILTER..)?)).collect())
+    Ok(answers.iter().filter_map(|answer| filter(answer)).collect())
+}
+
+/// A filter, from a message without its header.
+fn filter(message: &[u8]) -> Option<Filter> {
+    let (header, attributes) = message.split_at_checked(FILTER)?;
+    let word = |at: usize| Some(u32::from_ne_bytes(*header.get(at..)?.first_chunk()?));
+    let name = filter_name(attributes)?;
+    // The lower half is the protocol.
+    Some(Filter { name, priority: (word(16)? >> 16) as u16, handle: word(8)? })
 }
 
 /// Name of a filter. A classifier is announced once without options before its filters.
@@ -158,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_interface_without_filters_has_none() {
-        assert_eq!(filters(1, 0xffff_fff2).unwrap(), Vec::<String>::new());
+        assert_eq!(filters(1, 0xffff_fff2).unwrap(), []);
     }
 
     proptest! {
@@ -166,7 +185,7 @@ mod tests {
         fn no_bytes_make_the_parsers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = message_of(&bytes);
             let _ = attribute(&bytes, LINK_NAME);
-            let _ = filter_name(&bytes);
+            let _ = filter(&bytes);
         }
     }
 }

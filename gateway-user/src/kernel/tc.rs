@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use aya::Ebpf;
 use aya::programs::links::{FdLink, LinkOrder, PinnedLink};
 use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcError};
-use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
+use aya::programs::{Link as _, ProgramError, SchedClassifier, TcAttachType};
 
 use super::error::AttachError;
-use super::netlink;
+use super::netlink::{self, Filter};
 
 /// Programs, and where each goes.
 const PROGRAMS: [(&str, TcAttachType); 2] =
@@ -58,8 +58,12 @@ enum Held {
         link: Option<PinnedLink>,
         path: PathBuf,
     },
-    /// Goes when it is dropped.
-    Filter(Option<SchedClassifierLink>),
+    /// A filter, which goes when it is dropped; what is pinned is the program, for those who
+    /// look what is attached where.
+    Filter {
+        link: Option<SchedClassifierLink>,
+        path: PathBuf,
+    },
 }
 
 impl Interface {
@@ -73,9 +77,9 @@ impl Interface {
         let mut interface = Self { name, hook: Hook::Tcx, held: Vec::new() };
         for (program, direction) in PROGRAMS {
             let classifier = loaded(bpf, program)?;
+            let pin = links.join(format!("{program}-{ifindex}"));
             if interface.hook == Hook::Tcx {
-                let pin = links.join(format!("{program}-{ifindex}"));
-                match tcx(classifier, &interface.name, program, direction, pin) {
+                match tcx(classifier, &interface.name, program, direction, pin.clone()) {
                     // Not the first: this kernel has TCX.
                     Err(Failure::NoTcx) if interface.held.is_empty() => {
                         interface.hook = Hook::Clsact;
@@ -91,6 +95,7 @@ impl Interface {
                     &interface.name,
                     program,
                     direction,
+                    pin,
                 )?);
             }
         }
@@ -108,7 +113,7 @@ impl Interface {
         };
         let no_filters = || {
             netlink::filters(ifindex, parent(TcAttachType::Egress))
-                .is_ok_and(|filters| filters.iter().all(|filter| is_ours(Some(filter))))
+                .is_ok_and(|filters| filters.iter().all(|filter| is_ours(Some(&filter.name))))
         };
         netlink::link(ifindex).is_ok_and(|link| link.is_door) && no_filters() && is_alone()
     }
@@ -118,7 +123,7 @@ impl Interface {
         for held in &mut self.held {
             match held {
                 Held::Pinned { link, .. } => drop(link.take()),
-                Held::Filter(link) => std::mem::forget(link.take()),
+                Held::Filter { link, .. } => std::mem::forget(link.take()),
             }
         }
     }
@@ -126,7 +131,7 @@ impl Interface {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Self::Pinned { link: Some(_), path } = self {
+        if let Self::Pinned { link: Some(_), path } | Self::Filter { link: Some(_), path } = self {
             // Gone already when somebody has cleaned up by hand.
             let _ = fs::remove_file(path);
         }
@@ -197,18 +202,24 @@ fn clsact(
     interface: &str,
     name: &'static str,
     direction: TcAttachType,
+    pin: PathBuf,
 ) -> Result<Held, AttachError> {
     let failed =
         |error: &(dyn std::error::Error + 'static)| AttachError::hook(name, interface, error);
     let filters = || netlink::filters(ifindex, parent(direction)).map_err(|error| failed(&error));
-    let ours = |filter: &str| PROGRAMS.iter().any(|(program, _)| *program == filter);
+    let ours = |filter: &Filter| PROGRAMS.iter().any(|(program, _)| *program == filter.name);
     let there = filters()?;
     if let Some(filter) = there.iter().find(|filter| !ours(filter)) {
-        return Err(AttachError::Foreign { name: interface.to_owned(), filter: filter.clone() });
+        let filter = filter.name.clone();
+        return Err(AttachError::Foreign { name: interface.to_owned(), filter });
     }
-    if !there.is_empty() {
-        // A dead predecessor's.
-        tc::qdisc_detach_program(interface, direction, name).map_err(|error| failed(&error))?;
+    let priority = priority(&pin);
+    let is_mine = |filter: &&Filter| filter.priority == priority;
+    // A dead predecessor's; those of another priority are of a daemon with another root.
+    for Filter { handle, .. } in there.iter().filter(is_mine) {
+        let link =
+            SchedClassifierLink::attached(interface, direction, priority, (*handle).into(), None);
+        link.map_err(|error| failed(&error))?.detach().map_err(|error| failed(&error))?;
     }
     // It stays when we go: another agent may be using it by then.
     match tc::qdisc_add_clsact(interface) {
@@ -216,15 +227,27 @@ fn clsact(
         Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => {}
         Err(error) => return Err(failed(&error)),
     }
-    let options = TcAttachOptions::Netlink(NlOptions::default());
+    let options = TcAttachOptions::Netlink(NlOptions { priority, ..NlOptions::default() });
     let id = program
         .attach_with_options(interface, direction, options)
         .map_err(|error| failed(&error))?;
     let link = program.take_link(id).map_err(|error| failed(&error))?;
-    if !filters()?.iter().any(|filter| filter == name) {
+    program.pin(&pin).map_err(|error| failed(&error))?;
+    let held = Held::Filter { link: Some(link), path: pin };
+    if !filters()?.iter().any(|filter| filter.name == name && is_mine(&filter)) {
         return Err(AttachError::NotThere { program: name, place: interface.to_owned() });
     }
-    Ok(Held::Filter(Some(link)))
+    Ok(held)
+}
+
+/// The priority of a daemon's filters, by where it pins: FNV-1a of the directory, folded into
+/// the 4096 priorities from the kernel's own choice on.
+fn priority(pin: &Path) -> u16 {
+    let root = pin.parent().unwrap_or(pin).as_os_str().as_encoded_bytes();
+    let hash = root
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    0xc000 | ((hash ^ (hash >> 12)) & 0xfff) as u16
 }
 
 /// Where filters of a direction hang; `tc(8)` calls them `ffff:fff2` and `ffff:fff3`.

@@ -8,6 +8,7 @@ use std::thread;
 use gateway_tests::client::RawClient;
 use gateway_tests::net::{Network, Room};
 use gateway_tests::wait::{eventually, soon};
+use socket2::SockRef;
 
 use super::ends::assert_unfinished;
 use super::on_every_path;
@@ -40,6 +41,7 @@ fn the_engine() {
 /// there is room for all of it.
 fn answer_all(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    SockRef::from(stream).set_send_buffer_size(32 * 1024)?;
     let mut requests = BufReader::new(stream.try_clone()?);
     loop {
         let mut length = 0;
@@ -94,7 +96,12 @@ fn an_engine_that_is_killed_while_it_writes_leaves_no_whole_answer(path: Datapat
         for killed in [Killed::Flowing, Killed::Waiting, Killed::Flowing, Killed::Waiting] {
             let mut clients = Vec::new();
             for user in 0..STREAMS {
-                clients.push((story_for(user), asking(&site, user).await));
+                let client = match killed {
+                    Killed::Flowing => site.connect().await,
+                    // So that the engine soon waits.
+                    Killed::Waiting => site.connect_narrow().await,
+                };
+                clients.push((story_for(user), ask(client, user).await));
             }
             for (story, client) in &mut clients {
                 story.hear_head_and(client, HEARD).await;
@@ -111,15 +118,14 @@ fn an_engine_that_is_killed_while_it_writes_leaves_no_whole_answer(path: Datapat
             site.gateway.idle().await;
             drop(engine);
             engine = start(&addr.to_string());
-            let mut client = asking(&site, PATIENT).await;
+            let mut client = ask(site.connect().await, PATIENT).await;
             story_for(PATIENT).hear(&mut client).await;
         }
     });
     site.assert_taken(path);
 }
 
-async fn asking(site: &Site, user: u64) -> RawClient {
-    let mut client = site.connect().await;
+async fn ask(mut client: RawClient, user: u64) -> RawClient {
     client.send(&request_by(user)).await.unwrap();
     client
 }

@@ -1,15 +1,12 @@
 //! Links and stacks of all kinds: segment sizes, windows, options, offloads, readers that
 //! take their time.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gateway_tests::client::RawClient;
 use gateway_tests::net::{Network, Offloads, Plug, has_tcx};
-use gateway_tests::wait::soon;
-use tokio::net::TcpSocket;
 
 use super::scripted::{END, EVENTS};
 use super::site::{Datapath, Site, request, tell_all};
@@ -189,7 +186,7 @@ fn a_reader_of_a_few_bytes_a_second_is_waited_for_in_bounded_memory(path: Datapa
     let story = Story { length: Length::Exactly(1000), ..Story::of(1, 4 * BETWEEN / 1000) };
     let sent = Arc::new(AtomicUsize::new(0));
     site.play(async {
-        let mut client = narrow(&site).await;
+        let mut client = site.connect_narrow().await;
         client.send(&request()).await.unwrap();
         let mut exchange = engine.exchange().await;
         let count = Arc::clone(&sent);
@@ -218,15 +215,4 @@ fn a_reader_of_a_few_bytes_a_second_is_waited_for_in_bounded_memory(path: Datapa
     });
     // The next one is not harmed.
     site.play(site.hear(&mut engine, Story::of(2, 100)));
-}
-
-/// A client whose kernel keeps little of what it has not read.
-async fn narrow(site: &Site) -> RawClient {
-    let socket = match site.front {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    };
-    let socket = socket.unwrap();
-    socket.set_recv_buffer_size(8 * 1024).unwrap();
-    RawClient::over(soon(socket.connect(site.front)).await.unwrap()).unwrap()
 }

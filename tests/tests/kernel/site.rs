@@ -9,6 +9,7 @@ use gateway_tests::gateway::Gateway;
 use gateway_tests::net::{Network, Plug, Room};
 use gateway_tests::wait::soon;
 use inference_gateway::kernel;
+use tokio::net::TcpSocket;
 
 use super::CHAT;
 use super::scripted::{Exchange, Scripted};
@@ -147,6 +148,17 @@ impl Site {
     /// A client's connection.
     pub(crate) async fn connect(&self) -> RawClient {
         soon(RawClient::connect(self.front)).await.unwrap()
+    }
+
+    /// A connection of a client whose kernel keeps little of what it has not read.
+    pub(crate) async fn connect_narrow(&self) -> RawClient {
+        let socket = match self.front {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        };
+        let socket = socket.unwrap();
+        socket.set_recv_buffer_size(8 * 1024).unwrap();
+        RawClient::over(soon(socket.connect(self.front)).await.unwrap()).unwrap()
     }
 
     /// Connects and asks for a streamed answer.

@@ -99,8 +99,11 @@ fn new_interfaces_get_the_programs_as_soon_as_they_are_there() {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             until("on both ends", || hooks(&all) == 2 + 4 * number);
         }
-        // Looked for every two seconds they would have taken eight.
-        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+        // Looked for every two seconds they would have taken eight. Where everything is
+        // emulated, looking takes as long.
+        let is_emulated = std::env::var("GATEWAY_TEST_SIZE").is_ok_and(|size| size == "small");
+        let took = start.elapsed();
+        assert!(is_emulated || took < Duration::from_secs(6), "{took:?}");
     });
 }
 
