@@ -86,6 +86,10 @@ const HEARD: usize = 200;
 
 fn an_engine_that_is_killed_while_it_writes_leaves_no_whole_answer(path: Datapath) {
     let Some(net) = Network::for_test(1) else { return };
+    // So that the engine soon waits when nobody reads, also where everything is emulated.
+    for buffers in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
+        net.gateway.set(buffers, "4096 16384 65536").unwrap();
+    }
     let pod = Room::new(&net.pods[0].namespace, 1).unwrap();
     let start = |addr: &str| Process::start(pod.namespace(), "engine::the_engine", addr);
     let mut engine = start(&SocketAddr::new(path.engine(&net), 0).to_string());
@@ -98,7 +102,6 @@ fn an_engine_that_is_killed_while_it_writes_leaves_no_whole_answer(path: Datapat
             for user in 0..STREAMS {
                 let client = match killed {
                     Killed::Flowing => site.connect().await,
-                    // So that the engine soon waits.
                     Killed::Waiting => site.connect_narrow().await,
                 };
                 clients.push((story_for(user), ask(client, user).await));
