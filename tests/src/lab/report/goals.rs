@@ -62,6 +62,8 @@ struct Goal {
 
 const MIXED: Scenarios = Scenarios::Named(&["mixed_8b", "mixed_32b"]);
 const BURSTY: Scenarios = Scenarios::Named(&["bursty_70b", "bursty_235b"]);
+const BURSTY_70B: Scenarios = Scenarios::Named(&["bursty_70b"]);
+const BURSTY_235B: Scenarios = Scenarios::Named(&["bursty_235b"]);
 const PREFIX: Scenarios = Scenarios::Named(&["shared_prefix_8b"]);
 const UNIFORM: Scenarios = Scenarios::Named(&["uniform_235b"]);
 const SESSIONS_AND_ADAPTERS: Scenarios = Scenarios::Named(&["multi_turn_8b", "lora_mix_8b"]);
@@ -83,8 +85,10 @@ const GOALS: &[Goal] = {
     &[
         goal(P99, ROUND_ROBIN, MIXED, AtMost(0.03)),
         goal(Throughput, ROUND_ROBIN, MIXED, MoreThan(1.0)),
-        goal(P95, ROUND_ROBIN, BURSTY, AtMost(0.06)),
-        goal(P99, ROUND_ROBIN, BURSTY, AtMost(0.02)),
+        goal(P95, ROUND_ROBIN, BURSTY_70B, AtMost(0.06)),
+        goal(P99, ROUND_ROBIN, BURSTY_70B, AtMost(0.02)),
+        goal(P95, ROUND_ROBIN, BURSTY_235B, AtMost(NOT_WORSE)),
+        goal(P99, ROUND_ROBIN, BURSTY_235B, AtMost(0.11)),
         goal(P99, ROUND_ROBIN, PREFIX, AtMost(0.57)),
         goal(P99, ROUND_ROBIN, UNIFORM, AtMost(NOT_WORSE)),
         goal(P99, EXTENSION, MIXED, AtMost(0.5)),
@@ -281,6 +285,20 @@ mod tests {
         let cells = |load| line(rows(load), "bursty_70b", "P99 / extension");
         assert_eq!(cells(0.95)[3..], ["**0.90**", "**missed**"]);
         assert_eq!(cells(1.1)[3..], ["0.90", "met"]);
+    }
+
+    #[test]
+    fn bursts_are_held_to_what_was_announced_of_their_own_model() {
+        let rows = |scenario| {
+            vec![at(0.7, scenario, "round_robin", 1_000.0), at(0.7, scenario, "predicted", 100.0)]
+        };
+        let judged = |scenario, figure| line(rows(scenario), scenario, figure)[2..].to_vec();
+        let p99 = "P99 / round_robin";
+        assert_eq!(judged("bursty_70b", p99), ["at most 0.02", "**0.10**", "**missed**"]);
+        assert_eq!(judged("bursty_235b", p99), ["at most 0.11", "0.10", "met"]);
+        let p95 = "P95 / round_robin";
+        assert_eq!(judged("bursty_70b", p95), ["at most 0.06", "**0.10**", "**missed**"]);
+        assert_eq!(judged("bursty_235b", p95), ["at most 1.01", "0.10", "met"]);
     }
 
     #[test]
