@@ -1,6 +1,7 @@
 //! What is run.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Parser;
 use gateway_tests::lab::experiment::Span;
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// A third of the time, for a first look.
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Seconds in which arrivals count, after the warm-up; 180 when not given, 60 with --quick.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) span: Option<u64>,
     /// Writes the rows here, and pictures and a page beside them. What is done stays when
     /// the run is interrupted.
     #[arg(long, default_value = "target/lab/results.json")]
@@ -48,7 +52,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn span(&self) -> Span {
-        if self.quick { Span::QUICK } else { Span::FULL }
+        let usual = if self.quick { Span::QUICK } else { Span::FULL };
+        Span { length: self.span.map_or(usual.length, Duration::from_secs), ..usual }
     }
 
     /// Where pictures and the page go.
