@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use choice::{Ballot, Rotation};
-pub use predicted::PredictedSettings;
+pub use predicted::{Lots, PredictedSettings};
 pub use weighted::Weights;
 
 /// Which policy a pool uses, with its settings.

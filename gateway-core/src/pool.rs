@@ -11,10 +11,12 @@
 
 mod account;
 mod batch;
+mod batch_limit;
 pub(crate) mod digest;
 mod endpoint;
 mod explain;
 mod filter;
+mod hold;
 pub mod lease;
 mod ledger;
 mod listings;
@@ -35,7 +37,7 @@ pub mod view;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use lease::{End, Failure, Lease, NoEndpoint, Pick};
+pub use lease::{End, Failure, Lease, LeaseId, NoEndpoint, Pick};
 pub use settings::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings, Scraping};
 pub use view::{EndpointState, EndpointView, Explained, Explanation, Room, SpeedView, Verdict};
 
@@ -127,6 +129,8 @@ pub struct Pool {
     /// Mean prompt tokens of a request, cached ones included.
     typical_prompt: Option<f64>,
     finished: Rate,
+    /// Slots at which requests are held back.
+    holding: Vec<u32>,
     company: Company,
     /// Per slot, what stands for its endpoint in a draw.
     lots: Vec<u64>,
@@ -164,6 +168,7 @@ impl Pool {
             typical_tokens: None,
             typical_prompt: None,
             finished: Rate::default(),
+            holding: Vec::new(),
             company: Company::default(),
             lots: Vec::new(),
             hand: 0,

@@ -142,7 +142,7 @@ impl Metrics {
             queue_wait: histograms(
                 r,
                 "inference_gateway_queue_wait_seconds",
-                "Time a request waited in the gateway's queue",
+                "Time a request waited in the gateway, in its queue or for its lot",
                 LATENCY,
                 &["pool"],
             )?,

@@ -29,6 +29,7 @@ use crate::metrics::model::ModelMetrics;
 use crate::tls::{Roots, Tls};
 
 pub(crate) mod flow;
+mod hold;
 pub(crate) mod reservation;
 
 use flow::Class;
@@ -293,6 +294,7 @@ impl Shared {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         let now = self.clock.now();
         let mut state = self.lock();
+        state.flow.ended(lease.id());
         state.pool.finish(lease, end, now);
         state.flow.served(class, worth);
         let State { pool, flow, random } = &mut *state;

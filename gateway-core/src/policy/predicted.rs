@@ -27,6 +27,19 @@ pub struct PredictedSettings {
     /// Share of the cost forgiven to an endpoint never tried; shrinks with every answer
     /// learnt from.
     pub exploration: f64,
+    /// Whether prompts that find a full batch start together.
+    pub lots: Lots,
+}
+
+/// Whether prompts for an engine whose batch is full are held back until several can start in
+/// one step.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Lots {
+    /// Every prompt is sent at once; the engine starts one whenever one ends.
+    Off,
+    /// They wait in the gateway until a lot of places is free.
+    #[default]
+    On,
 }
 
 impl Default for PredictedSettings {
@@ -38,6 +51,7 @@ impl Default for PredictedSettings {
             preemption: Duration::from_secs(4),
             leave_session: Duration::from_millis(100),
             exploration: 0.1,
+            lots: Lots::On,
         }
     }
 }

@@ -19,6 +19,7 @@ impl Pool {
     /// leaves the queue, and the time it took teaches the endpoint's speed.
     /// Saying so again changes nothing.
     pub fn first_token(&mut self, lease: &Lease, now: Time) {
+        self.dispatch(lease.id(), now);
         let Some(entry) = self.ledger.open(lease.place, lease.serial) else {
             return;
         };
@@ -45,6 +46,11 @@ impl Pool {
             return;
         };
         let slot = entry.slot as usize;
+        if entry.stage == Stage::Held {
+            self.withdraw(&entry);
+            self.refresh(slot);
+            return self.vacate_if_idle(slot);
+        }
         if entry.stage == Stage::Prefill {
             self.prompt_computed(&entry);
             let waited = now.since(entry.picked).as_secs_f64();
@@ -84,7 +90,7 @@ impl Pool {
         let slot = entry.slot as usize;
         let fresh = entry.reading == self.endpoints[slot].reading;
         let row = &mut self.rows[slot];
-        row.dequeue(entry.tokens, entry.picked);
+        row.dequeue(entry.tokens, entry.sent);
         let own = &mut row.own;
         if fresh {
             own.fresh_waiting = own.fresh_waiting.saturating_sub(1);

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::Pool;
+use super::batch_limit::StepSeen;
 use super::ledger::{Entry, Found};
 use crate::policy::speed::Features;
 use crate::time::Time;
@@ -40,6 +41,8 @@ pub(super) struct Batch {
     count: u32,
     /// Prompts that were there when the engine began.
     eligible: u32,
+    /// What is told of a full batch.
+    step: StepSeen,
     /// What the first of them found.
     found: Found,
 }
@@ -70,10 +73,17 @@ impl Pool {
             batch.features[1] += entry.features[1];
             batch.work += entry.work;
             batch.count += 1;
+            batch.step.add(entry.tokens, self.rows[slot].at_work());
             return;
         }
         self.close_batch(slot, now);
         let row = &mut self.rows[slot];
+        let mut step = StepSeen {
+            left: row.own.overdue,
+            left_tokens: row.own.overdue_tokens as f64,
+            ..StepSeen::default()
+        };
+        step.add_first(entry.tokens, row.at_work());
         self.endpoints[slot].batch = Some(Batch {
             since: row.busy_since.max(entry.picked),
             at: now,
@@ -82,6 +92,7 @@ impl Pool {
             count: 1,
             // It has been taken out already.
             eligible: row.own.stepping + 1,
+            step,
             found: entry.found,
         });
         row.begin_step(now);
@@ -98,6 +109,13 @@ impl Pool {
         endpoint.pace.learn(seconds, batch.work);
         self.rows[slot].pace = endpoint.pace.factor();
         batch.teach_limit(&mut self.rows[slot].step_limit);
+        // Of whole answers no first token is seen, so who is left behind is not known; where the
+        // KV cache is short, prompts wait for that.
+        let row = &self.rows[slot];
+        let is_clear = endpoint.whole.is_empty() && row.has_cache_for(batch.step.left_tokens);
+        if is_clear && row.is_ours() {
+            endpoint.batch_limit.learn(&batch.step, batch.at);
+        }
         if batch.found == Found::Idle {
             endpoint.speed.learn(&batch.features, seconds, &typical, now);
             let weight = self.rows[slot].weight;

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::batch::Batch;
+use super::batch_limit::BatchLimit;
+use super::hold::Valve;
+use super::lease::LeaseId;
 use crate::health::Health;
 use crate::policy::pace::Pace;
 use crate::policy::slowness::Slowness;
@@ -24,6 +27,10 @@ pub(super) struct Endpoint {
     pub(super) pace: Pace,
     /// Prompts whose first tokens came last, until they have taught what they can.
     pub(super) batch: Option<Batch>,
+    pub(super) batch_limit: BatchLimit,
+    pub(super) valve: Valve,
+    /// Requests that wait to be sent, first come first; those that ended meanwhile included.
+    pub(super) held: VecDeque<LeaseId>,
     pub(super) slowness: Slowness,
     pub(super) picks: u64,
     /// Number of the current reading; a lease remembers the one it was picked on.

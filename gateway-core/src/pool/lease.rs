@@ -18,6 +18,8 @@ pub struct Pick {
     pub cached_tokens: u32,
     /// Endpoints that passed the filters.
     pub candidates: u32,
+    /// Whether it must not be sent before [`Pool::next_due`](super::Pool::next_due) names it.
+    pub held: bool,
 }
 
 /// A reservation at an endpoint. Not `Clone`: what it reserved is given back
@@ -33,7 +35,20 @@ pub struct Lease {
     pub(super) serial: u64,
 }
 
+/// Names a lease, for one that is held back; never reused.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LeaseId {
+    pub(super) place: u32,
+    pub(super) serial: u64,
+}
+
 impl Lease {
+    /// Its name.
+    #[must_use]
+    pub const fn id(&self) -> LeaseId {
+        LeaseId { place: self.place, serial: self.serial }
+    }
+
     /// The endpoint that the reservation is at.
     #[must_use]
     pub const fn endpoint(&self) -> EndpointId {

@@ -18,9 +18,11 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     /// Uncached prompt tokens reserved.
     pub(super) tokens: u32,
-    /// The endpoint's reading at the time of the pick.
+    /// The endpoint's reading when it was sent.
     pub(super) reading: u64,
     pub(super) picked: Time,
+    /// When it was sent: at once, or when its lot was due.
+    pub(super) sent: Time,
     /// What the prediction was made from.
     pub(super) features: Features,
     /// Seconds of work that end with its first token, others' share included.
@@ -36,8 +38,10 @@ pub(super) struct Entry {
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    Prefill,
     Decode,
+    /// It has not been sent yet.
+    Held,
+    Prefill,
 }
 
 /// What a request found at its endpoint.

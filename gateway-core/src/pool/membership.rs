@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::batch_limit::BatchLimit;
 use super::digest::{Digest, Gate, Signs};
 use super::endpoint::Endpoint;
 use super::row::Row;
@@ -96,6 +97,7 @@ impl Pool {
         let endpoint = &mut self.endpoints[slot];
         let last = std::mem::take(&mut endpoint.signals);
         endpoint.read = None;
+        endpoint.batch_limit = BatchLimit::default();
         self.residency.forget(slot as u32, last.adapters.as_ref());
         self.listings.forget(slot as u32);
         self.rows[slot].forget_reading();

@@ -74,6 +74,7 @@ impl Pool {
             tokens: scene.uncached_tokens(slot),
             reading: self.endpoints[slot as usize].reading,
             picked: now,
+            sent: now,
             features,
             work: row.speed[1] * features[1] + others * typical + foreign,
             start: dot(&row.speed, &row.features(0)),
@@ -81,6 +82,9 @@ impl Pool {
             predicted: scene.predicted_ttft(slot) + self.loading(&scene, slot),
             lesson,
         };
+        let held = self.must_hold(slot, request, &scratch.candidates, now);
+        let stage = if held { Stage::Held } else { Stage::Prefill };
+        let entry = Entry { stage, ..entry };
         Ok(self.reserve(request, entry, cached_tokens, longest, scratch.candidates.len() as u32))
     }
 
@@ -161,7 +165,12 @@ impl Pool {
         self.close_batch(slot as usize, now);
         let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
         let tokens = f64::from(entry.tokens);
-        self.rows[slot as usize].enqueue(entry.tokens, now);
+        let held = entry.stage == Stage::Held;
+        if held {
+            self.rows[slot as usize].hold(entry.tokens);
+        } else {
+            self.rows[slot as usize].enqueue(entry.tokens, now);
+        }
         self.endpoints[slot as usize].picks += 1;
         self.company.count_pick();
         self.rotation.picked(slot);
@@ -173,6 +182,9 @@ impl Pool {
         self.refresh(slot as usize);
         self.remember(request, slot, longest, now);
         let lease = self.ledger.enter(entry);
+        if held {
+            self.hold(slot, lease.id());
+        }
         self.settle_whole(slot as usize, now);
         if request.answer == Answer::Whole {
             self.endpoints[slot as usize].whole.push_back(Computed {
@@ -182,7 +194,7 @@ impl Pool {
             });
         }
         self.settle_next(now);
-        Pick { endpoint: id, lease, predicted_ttft: predicted, cached_tokens, candidates }
+        Pick { endpoint: id, lease, predicted_ttft: predicted, cached_tokens, candidates, held }
     }
 
     /// Remembers where prefix, adapter and session have gone.

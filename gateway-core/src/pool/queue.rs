@@ -57,16 +57,41 @@ impl Row {
 
     /// Enters a prompt that is sent at `now`.
     pub(super) fn enqueue(&mut self, tokens: u32, now: Time) {
-        let alone = self.own.prefilling == 0;
+        self.hold(tokens);
+        self.dispatch(tokens, now);
+    }
+
+    /// Enters a prompt that is not sent yet.
+    pub(super) fn hold(&mut self, tokens: u32) {
+        let own = &mut self.own;
+        own.in_flight += 1;
+        own.prefilling += 1;
+        own.prefill_tokens += u64::from(tokens);
+        own.held += 1;
+        own.held_tokens += u64::from(tokens);
+    }
+
+    /// Takes out a prompt that was never sent.
+    pub(super) fn withdraw(&mut self, tokens: u32) {
+        let own = &mut self.own;
+        own.in_flight = own.in_flight.saturating_sub(1);
+        own.prefilling = own.prefilling.saturating_sub(1);
+        own.prefill_tokens = own.prefill_tokens.saturating_sub(u64::from(tokens));
+        own.held = own.held.saturating_sub(1);
+        own.held_tokens = own.held_tokens.saturating_sub(u64::from(tokens));
+    }
+
+    /// Sends a held prompt at `now`.
+    pub(super) fn dispatch(&mut self, tokens: u32, now: Time) {
+        self.own.held = self.own.held.saturating_sub(1);
+        self.own.held_tokens = self.own.held_tokens.saturating_sub(u64::from(tokens));
+        let alone = self.own.prefilling - self.own.held == 1;
         let elapsed = now.since(self.busy_since).as_secs_f64();
         let joins = alone || elapsed < JOINS.min(self.queue(0.0).step);
         if alone {
             self.busy_since = now;
         }
         let own = &mut self.own;
-        own.in_flight += 1;
-        own.prefilling += 1;
-        own.prefill_tokens += u64::from(tokens);
         own.fresh_waiting += 1;
         if joins {
             own.stepping += 1;
@@ -74,13 +99,17 @@ impl Row {
         }
     }
 
-    /// Takes out a prompt that was sent at `picked`.
-    pub(super) fn dequeue(&mut self, tokens: u32, picked: Time) {
+    /// Takes out a prompt that was sent at `sent`.
+    pub(super) fn dequeue(&mut self, tokens: u32, sent: Time) {
         let own = &mut self.own;
         own.prefilling = own.prefilling.saturating_sub(1);
         own.prefill_tokens = own.prefill_tokens.saturating_sub(u64::from(tokens));
         own.fresh_tokens += u64::from(tokens);
-        if picked.since(self.busy_since).as_secs_f64() < JOINS {
+        if sent < self.busy_since {
+            own.overdue = own.overdue.saturating_sub(1);
+            own.overdue_tokens = own.overdue_tokens.saturating_sub(u64::from(tokens));
+        }
+        if sent.since(self.busy_since).as_secs_f64() < JOINS {
             own.stepping = own.stepping.saturating_sub(1);
             own.step_tokens = own.step_tokens.saturating_sub(u64::from(tokens));
         }
@@ -89,8 +118,10 @@ impl Row {
     /// Notes that a step has ended: what is unanswered is in the next one.
     pub(super) fn begin_step(&mut self, now: Time) {
         self.busy_since = now;
-        self.own.stepping = self.own.prefilling;
-        self.own.step_tokens = self.own.prefill_tokens;
+        self.own.stepping = self.own.prefilling - self.own.held;
+        self.own.step_tokens = self.own.prefill_tokens - self.own.held_tokens;
+        self.own.overdue = self.own.stepping;
+        self.own.overdue_tokens = self.own.step_tokens;
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn load(row: &Row, limits: &SaturationSettings, max_in_flight: Option
     let queue = row.scraped_waiting.zip(row.waiting).map_or(0.0, |(scraped, merged)| {
         let waiting =
             if scraped < 1.0 { (merged - f64::from(limits.burst)).max(0.0) } else { merged };
-        waiting / f64::from(limits.queue_depth.max(1))
+        (waiting + f64::from(row.own.held)) / f64::from(limits.queue_depth.max(1))
     });
     let kv = row.kv_usage.map_or(0.0, |usage| usage / limits.kv_usage.max(0.01));
     let own =

@@ -24,6 +24,9 @@ const SHORTEST_STEP: f64 = 0.015;
 /// Longest time for which others' prompts are believed to be computed after a reading.
 const MOST_FOREIGN: Duration = Duration::from_secs(10);
 
+/// KV-cache use up to which nobody waits for blocks.
+const MOST_FILLED: f64 = 0.9;
+
 /// One endpoint's numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -83,11 +86,20 @@ pub(crate) struct Own {
     pub(crate) prefilling: u32,
     /// Uncached prompt tokens of those.
     pub(crate) prefill_tokens: u64,
+    /// Of these, those that are held back, and not in the engine.
+    pub(crate) held: u32,
+    /// Uncached prompt tokens of those.
+    pub(crate) held_tokens: u64,
     /// Of these requests, those that the engine's current step computes: they were there when
     /// it began.
     pub(crate) stepping: u32,
     /// Uncached prompt tokens of those.
     pub(crate) step_tokens: u64,
+    /// Of these requests, those that were there before the engine's current step began, for
+    /// certain: sent before the last first token.
+    pub(crate) overdue: u32,
+    /// Uncached prompt tokens of those.
+    pub(crate) overdue_tokens: u64,
     /// Sent since the last reading, without a first token yet.
     pub(crate) fresh_waiting: u32,
     /// Sent since the last reading, with a first token.
@@ -134,8 +146,8 @@ impl Row {
             (running - f64::from(own.departed)).max(0.0) + f64::from(own.fresh_running)
         });
         self.waiting = self.scraped_waiting.map(|waiting| {
-            let unseen =
-                self.running.map_or(0.0, |running| f64::from(own.in_flight) - waiting - running);
+            let sent = f64::from(own.in_flight - own.held);
+            let unseen = self.running.map_or(0.0, |running| sent - waiting - running);
             waiting + f64::from(own.fresh_waiting).max(unseen)
         });
     }
@@ -150,7 +162,7 @@ impl Row {
 
     /// Requests of others in the engine's queue, as far as it tells.
     pub(crate) fn foreign(&self) -> f64 {
-        let own = f64::from(self.own.prefilling);
+        let own = f64::from(self.own.prefilling - self.own.held);
         self.waiting.map_or(0.0, |waiting| (waiting - own).max(0.0))
     }
 
@@ -177,6 +189,12 @@ impl Row {
     /// Tokens in the KV cache, as scraped.
     pub(crate) fn kv_used(&self) -> Option<f64> {
         Some(self.kv_usage? * self.kv_tokens?)
+    }
+
+    /// Whether the KV cache has room for so many tokens; not when the engine does not tell.
+    pub(crate) fn has_cache_for(&self, tokens: f64) -> bool {
+        let filled = self.kv_usage.zip(self.kv_tokens).map(|(usage, all)| usage + tokens / all);
+        filled.is_some_and(|filled| filled < MOST_FILLED)
     }
 
     /// Notes how the KV cache has grown over `seconds` since the last reading, of whose

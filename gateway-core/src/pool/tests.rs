@@ -3,6 +3,7 @@
 mod accounting;
 mod affinity;
 mod filters;
+mod lots;
 mod predicted;
 mod properties;
 mod weighted;

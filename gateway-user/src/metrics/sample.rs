@@ -86,7 +86,7 @@ impl Families {
             )?,
             queued: gauge(
                 "inference_gateway_queued_requests",
-                "Requests in the gateway's queue",
+                "Requests that wait in the gateway, in its queue or for their lots",
                 &["pool"],
             )?,
             index_blocks: gauge(

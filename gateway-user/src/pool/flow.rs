@@ -12,10 +12,11 @@ use gateway_core::Time;
 use gateway_core::admission::{
     Admission, Band, Capacity, Offer, Queueing, Reason, Ticket, TicketId, retry_after,
 };
-use gateway_core::pool::{self, End, NoEndpoint, Pick, Room};
+use gateway_core::pool::{self, End, LeaseId, NoEndpoint, Room};
 use gateway_core::retry::{Attempt, Decision, RetryBudget};
 use tokio::sync::oneshot;
 
+use super::hold::{self, Held, Place};
 use super::{Demand, Pool, Reservation, Shared, State};
 use crate::config::PoolConfig;
 use crate::metrics::Metrics;
@@ -47,6 +48,7 @@ pub(crate) struct Admitted {
 /// The queue and the retry budget of a pool.
 #[derive(Debug)]
 pub(super) struct Flow {
+    held: Held,
     admission: Admission,
     queueing: Queueing,
     waiting: HashMap<TicketId, Waiter>,
@@ -57,18 +59,19 @@ pub(super) struct Flow {
 #[derive(Debug)]
 struct Waiter {
     demand: Demand,
-    answer: oneshot::Sender<Result<Pick, NoEndpoint>>,
+    answer: oneshot::Sender<Result<Place, NoEndpoint>>,
 }
 
 /// What became of a request that asked.
 enum Asked {
-    Picked(Pick),
-    Queued(TicketId, oneshot::Receiver<Result<Pick, NoEndpoint>>),
+    Picked(Place),
+    Queued(TicketId, oneshot::Receiver<Result<Place, NoEndpoint>>),
 }
 
 impl Flow {
     pub(super) fn new(config: &PoolConfig) -> Self {
         Self {
+            held: Held::default(),
             admission: Admission::new(config.admission.clone()),
             queueing: config.admission.queueing,
             waiting: HashMap::new(),
@@ -82,9 +85,14 @@ impl Flow {
         self.retries.reconfigure(config.retry.budget);
     }
 
-    /// Requests that wait.
+    /// Requests that wait, for room or for their lots.
     pub(super) fn queued(&self) -> usize {
-        self.admission.len()
+        self.admission.len() + self.held.len()
+    }
+
+    /// Notes that a request has ended, sent or not.
+    pub(super) fn ended(&mut self, lease: LeaseId) {
+        self.held.forget(lease);
     }
 
     /// Corrects what a flow was charged by what its request was worth.
@@ -92,20 +100,23 @@ impl Flow {
         self.admission.served(class.priority, &class.flow, class.tokens, actual);
     }
 
-    /// Lets queued requests go while there is room.
+    /// Lets held requests go whose lots are due, and queued ones while there is room.
     pub(super) fn dispatch(
         &mut self,
         pool: &mut pool::Pool,
         random: &mut fastrand::Rng,
         now: Time,
     ) {
+        self.held.release(pool, now);
         while !self.admission.is_empty() && capacity(pool, now) == Capacity::Free {
             let Some(id) = self.admission.next(now) else { return };
             let Some(waiter) = self.waiting.remove(&id) else { continue };
             let picked = pool.pick(&waiter.demand.view(), now, random);
-            if let Err(Ok(unwanted)) = waiter.answer.send(picked) {
+            let placed = picked.map(|pick| self.held.place(pick));
+            if let Err(Ok(unwanted)) = waiter.answer.send(placed) {
                 // Its client went away a moment ago.
-                pool.finish(unwanted.lease, End::NotSent, now);
+                self.held.forget(unwanted.pick.lease.id());
+                pool.finish(unwanted.pick.lease, End::NotSent, now);
             }
         }
     }
@@ -124,7 +135,7 @@ impl Flow {
         let free = if looks { capacity(pool, now) } else { Capacity::Free };
         match self.admission.offer(now, ticket(class), free) {
             Offer::Admit => match pool.pick(&demand.view(), now, random) {
-                Ok(pick) => return Ok(Asked::Picked(pick)),
+                Ok(pick) => return Ok(Asked::Picked(self.held.place(pick))),
                 Err(NoEndpoint::Full) => {}
                 Err(other) => return Err(ProxyError::NoEndpoint(other.to_string())),
             },
@@ -176,27 +187,47 @@ impl Pool {
             if attempt == 0 {
                 flow.retries.request(now);
             }
-            flow.ask(pool, random, now, demand, class)?
+            let asked = flow.ask(pool, random, now, demand, class)?;
+            flow.held.release(pool, now);
+            asked
         };
         match asked {
-            Asked::Picked(pick) => {
+            Asked::Picked(place) => {
                 let took = shared.clock.now().since(now);
                 metrics.decision.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
-                Ok(Admitted { reservation: self.reserve(pick, class), queued: None })
+                let is_held = place.due.is_some();
+                let reservation = self.reserve(place, class).await;
+                let queued = is_held.then(|| self.note_wait(now, metrics));
+                Ok(Admitted { reservation, queued })
             }
             Asked::Queued(id, receiver) => {
                 let queued = Queued { shared, id, receiver };
-                let pick = queued.wait(self.longest_wait(class), class).await;
-                let waited = shared.clock.now().since(now);
-                let waits = metrics.queue_wait.with_label_values(&[&*shared.name]);
-                waits.observe(waited.as_secs_f64());
-                Ok(Admitted { reservation: self.reserve(pick?, class), queued: Some(waited) })
+                let place = queued.wait(self.longest_wait(class), class).await;
+                let reserved = match place {
+                    Ok(place) => Ok(self.reserve(place, class).await),
+                    Err(error) => Err(error),
+                };
+                let queued = Some(self.note_wait(now, metrics));
+                Ok(Admitted { reservation: reserved?, queued })
             }
         }
     }
 
-    fn reserve(&self, pick: Pick, class: &Class) -> Reservation {
-        Reservation::new(Arc::clone(&self.shared), pick, class.clone())
+    /// A reservation that may be sent: who is held waits for the lot.
+    async fn reserve(&self, place: Place, class: &Class) -> Reservation {
+        let Place { pick, due } = place;
+        let reservation = Reservation::new(Arc::clone(&self.shared), pick, class.clone());
+        if let Some(due) = due {
+            hold::wait(&self.shared, due).await;
+        }
+        reservation
+    }
+
+    /// How long a request has waited that asked at `since`.
+    fn note_wait(&self, since: Time, metrics: &Metrics) -> Duration {
+        let waited = self.shared.clock.now().since(since);
+        metrics.queue_wait.with_label_values(&[&*self.shared.name]).observe(waited.as_secs_f64());
+        waited
     }
 
     fn longest_wait(&self, class: &Class) -> Duration {
@@ -216,13 +247,13 @@ impl Pool {
 struct Queued<'a> {
     shared: &'a Arc<Shared>,
     id: TicketId,
-    receiver: oneshot::Receiver<Result<Pick, NoEndpoint>>,
+    receiver: oneshot::Receiver<Result<Place, NoEndpoint>>,
 }
 
 impl Queued<'_> {
-    async fn wait(mut self, longest: Duration, class: &Class) -> Result<Pick, ProxyError> {
+    async fn wait(mut self, longest: Duration, class: &Class) -> Result<Place, ProxyError> {
         match tokio::time::timeout(longest, &mut self.receiver).await {
-            Ok(Ok(Ok(pick))) => Ok(pick),
+            Ok(Ok(Ok(place))) => Ok(place),
             Ok(Ok(Err(NoEndpoint::Full)) | Err(_)) | Err(_) => {
                 let now = self.shared.clock.now();
                 let mut state = self.shared.lock();
@@ -244,8 +275,9 @@ impl Drop for Queued<'_> {
         flow.waiting.remove(&self.id);
         // A pick may have crossed with the departure.
         self.receiver.close();
-        if let Ok(Ok(pick)) = self.receiver.try_recv() {
-            pool.finish(pick.lease, End::NotSent, now);
+        if let Ok(Ok(place)) = self.receiver.try_recv() {
+            flow.held.forget(place.pick.lease.id());
+            pool.finish(place.pick.lease, End::NotSent, now);
         }
     }
 }

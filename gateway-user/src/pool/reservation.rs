@@ -18,6 +18,8 @@ pub(crate) struct Reservation {
     lease: Option<Lease>,
     endpoint: EndpointId,
     class: Class,
+    /// Whether it had to wait after the pick.
+    held: bool,
     /// Whether anything has been sent: until then, giving up costs the endpoint nothing.
     sent: bool,
     /// Tokens of an answer that did not reach its end.
@@ -33,6 +35,7 @@ impl Reservation {
             shared,
             endpoint: pick.endpoint,
             predicted_ttft: pick.predicted_ttft,
+            held: pick.held,
             lease: Some(pick.lease),
             class,
             sent: false,
@@ -48,6 +51,12 @@ impl Reservation {
     /// Where it is, unless it has left since.
     pub(crate) fn address(&self) -> Option<Arc<Endpoint>> {
         self.shared.endpoint(self.endpoint)
+    }
+
+    /// Whether the request was held, and its endpoint may not serve any more. Nothing was
+    /// sent: pick again.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.held && !self.shared.with(|pool, now| pool.is_serving(self.endpoint, now))
     }
 
     /// The request is about to be sent.

@@ -100,6 +100,9 @@ async fn attempts(
             (Err(_), Some(failed)) => return failed,
             (Err(error), None) => return Err(error),
         };
+        if reservation.is_stranded() {
+            continue;
+        }
         record.attempts += 1;
         record.predicted_ttft = reservation.predicted_ttft;
         let Some(endpoint) = reservation.address() else {

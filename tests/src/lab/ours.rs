@@ -12,9 +12,10 @@ use fastrand::Rng;
 use gateway_core::admission::{
     Admission, AdmissionSettings, Band, Capacity, Offer, Queueing, Ticket, TicketId,
 };
-use gateway_core::policy::{PolicySettings, PredictedSettings, Weights};
+use gateway_core::policy::{Lots, PolicySettings, PredictedSettings, Weights};
 use gateway_core::pool::{
-    End, EndpointId, EndpointSpec, Failure, Lease, NoEndpoint, Pick, Pool, PoolSettings, Room,
+    End, EndpointId, EndpointSpec, Failure, Lease, LeaseId, NoEndpoint, Pick, Pool, PoolSettings,
+    Room,
 };
 use gateway_core::request::{Answer, RequestView};
 use gateway_core::{Signals, Time};
@@ -29,11 +30,15 @@ const SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
 const USUAL_OUTPUT_TOKENS: u32 = 256;
 
 /// Our policies. The plain balancers, which the daemon has as well, run as peers.
-pub const CONTENDERS: [Contender; 3] = [
+pub const CONTENDERS: [Contender; 4] = [
     contender("weighted", |setup| {
         start(setup, PolicySettings::Weighted(Weights::default()), Queueing::Off)
     }),
     contender("predicted", |setup| start(setup, predicted(), Queueing::Off)),
+    contender("predicted+at_once", |setup| {
+        let settings = PredictedSettings { lots: Lots::Off, ..PredictedSettings::default() };
+        start(setup, PolicySettings::Predicted(settings), Queueing::Off)
+    }),
     contender("predicted+late_binding", |setup| start(setup, predicted(), Queueing::On)),
 ];
 
@@ -64,15 +69,28 @@ struct Ours {
     waiting: HashMap<TicketId, Held>,
     /// Held requests whose time is up and that are not refused yet.
     expired: Vec<usize>,
+    /// Picked requests that wait for their lots.
+    held: HashMap<LeaseId, Held>,
     /// By request number, while in flight.
     flights: HashMap<usize, Flight>,
 }
 
-/// A request in the gateway's queue.
+/// A request that waits in the gateway.
 struct Held {
     number: usize,
     request: Arc<LabRequest>,
     tried: Vec<usize>,
+}
+
+impl Held {
+    fn of(asked: Asked<'_>) -> Self {
+        let (request, tried) = (Arc::clone(asked.request), asked.tried.to_vec());
+        Self { number: asked.number, request, tried }
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked { number: self.number, request: &self.request, tried: &self.tried }
+    }
 }
 
 /// A request at an endpoint.
@@ -95,6 +113,7 @@ impl Ours {
             numbers: HashMap::new(),
             waiting: HashMap::new(),
             expired: Vec::new(),
+            held: HashMap::new(),
             flights: HashMap::new(),
         };
         ours.apply_listing(Time::ZERO);
@@ -115,7 +134,7 @@ impl Ours {
         }
     }
 
-    fn pick(&mut self, asked: Asked<'_>, now: Time, rng: &mut Rng) -> Result<usize, NoEndpoint> {
+    fn pick(&mut self, asked: Asked<'_>, now: Time, rng: &mut Rng) -> Result<Decision, NoEndpoint> {
         let request = asked.request;
         let tried: Vec<EndpointId> =
             asked.tried.iter().filter_map(|&tried| self.ids[tried]).collect();
@@ -129,15 +148,41 @@ impl Ours {
             tried: &tried,
             answer: Answer::Streamed,
         };
-        let Pick { endpoint, lease, .. } = self.pool.pick(&view, now, rng)?;
+        let Pick { endpoint, lease, held, .. } = self.pool.pick(&view, now, rng)?;
+        let decision = if held {
+            self.held.insert(lease.id(), Held::of(asked));
+            Decision::Hold
+        } else {
+            Decision::Send(self.numbers[&endpoint])
+        };
         self.flights.insert(asked.number, Flight { lease, request: Arc::clone(request) });
-        Ok(self.numbers[&endpoint])
+        Ok(decision)
     }
 
     fn wait(&mut self, id: TicketId, asked: Asked<'_>) -> Decision {
-        let (request, tried) = (Arc::clone(asked.request), asked.tried.to_vec());
-        self.waiting.insert(id, Held { number: asked.number, request, tried });
+        self.waiting.insert(id, Held::of(asked));
         Decision::Hold
+    }
+
+    /// The next request whose lot is due, and where it goes.
+    fn due(&mut self, sight: &Sight<'_>, rng: &mut Rng) -> Option<(usize, Decision)> {
+        while let Some(id) = self.pool.next_due(sight.now) {
+            let Some(held) = self.held.remove(&id) else { continue };
+            let Some(flight) = self.flights.get(&held.number) else { continue };
+            let endpoint = flight.lease.endpoint();
+            if self.pool.is_serving(endpoint, sight.now) {
+                return Some((held.number, Decision::Send(self.numbers[&endpoint])));
+            }
+            // It was not sent yet: pick again.
+            if let Some(Flight { lease, .. }) = self.flights.remove(&held.number) {
+                self.pool.finish(lease, End::NotSent, sight.now);
+            }
+            match self.decide(held.asked(), sight, rng) {
+                Decision::Hold => {}
+                decision => return Some((held.number, decision)),
+            }
+        }
+        None
     }
 
     fn capacity(&self, now: Time) -> Capacity {
@@ -156,7 +201,7 @@ impl Policy for Ours {
         let capacity = if looks { self.capacity(now) } else { Capacity::Free };
         match self.admission.offer(now, ticket(request), capacity) {
             Offer::Admit => match self.pick(asked, now, rng) {
-                Ok(endpoint) => return Decision::Send(endpoint),
+                Ok(decision) => return decision,
                 Err(NoEndpoint::Full) => {}
                 Err(_) => return Decision::Shed,
             },
@@ -173,6 +218,9 @@ impl Policy for Ours {
     }
 
     fn release(&mut self, sight: &Sight<'_>, rng: &mut Rng) -> Option<(usize, Decision)> {
+        if let Some(due) = self.due(sight, rng) {
+            return Some(due);
+        }
         if self.queueing == Queueing::Off {
             return None;
         }
@@ -185,9 +233,11 @@ impl Policy for Ours {
         while !self.admission.is_empty() && self.capacity(sight.now) == Capacity::Free {
             let id = self.admission.next(sight.now)?;
             let Some(held) = self.waiting.remove(&id) else { continue };
-            let asked = Asked { number: held.number, request: &held.request, tried: &held.tried };
-            let picked = self.pick(asked, sight.now, rng);
-            return Some((held.number, picked.map_or(Decision::Shed, Decision::Send)));
+            let picked = self.pick(held.asked(), sight.now, rng);
+            match picked.unwrap_or(Decision::Shed) {
+                Decision::Hold => {}
+                decision => return Some((held.number, decision)),
+            }
         }
         None
     }

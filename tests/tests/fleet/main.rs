@@ -18,6 +18,7 @@ mod engines;
 mod fairness;
 mod gpus;
 mod health;
+mod lots;
 mod memory;
 mod metrics;
 mod models;

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::POLICY_NAMES;
+use crate::pool::batch_limit::BatchLimit;
 use crate::pool::row::Own;
 use crate::pool::{Drain, Failure, Probe, Verdict};
 use crate::request::Answer;
@@ -20,6 +21,8 @@ enum Event {
     Drain(usize, Drain),
     Probe(usize, Probe),
     Reconfigure(&'static str, Option<u32>),
+    Limit(usize, u32),
+    Due,
     Restart(usize),
     Xid(usize, u32),
     Pass(u64),
@@ -67,6 +70,8 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(at, drain)| Event::Drain(at, drain)),
         1 => (0_usize..5, prop_oneof![Just(Probe::Failing), Just(Probe::Passing)])
             .prop_map(|(at, probe)| Event::Probe(at, probe)),
+        2 => (0_usize..5, 0_u32..99).prop_map(|(at, limit)| Event::Limit(at, limit)),
+        2 => Just(Event::Due),
         1 => (0_usize..5).prop_map(Event::Restart),
         1 => (0_usize..5, 0_u32..2).prop_map(|(at, xid)| Event::Xid(at, xid)),
         1 => (prop::sample::select(POLICY_NAMES.to_vec()), prop::option::of(0_u32..4))
@@ -99,6 +104,7 @@ fn pick_as_explained(world: &mut World, request: &RequestView<'_>) -> Option<Lea
 
 fn idle(own: &Own) -> bool {
     (own.in_flight, own.prefilling, own.prefill_tokens) == (0, 0, 0)
+        && (own.held, own.held_tokens) == (0, 0)
 }
 
 fn apply(world: &mut World, leases: &mut Vec<Lease>, event: Event) {
@@ -132,6 +138,14 @@ fn apply(world: &mut World, leases: &mut Vec<Lease>, event: Event) {
         Event::Probe(at, probe) if at < world.ids.len() => {
             world.pool.set_probe(world.ids[at], probe, world.now);
         }
+        Event::Limit(at, limit) if at < world.ids.len() => {
+            let slot = world.pool.slot(world.ids[at]).unwrap();
+            // Small enough to be reached.
+            let running = [0.0, 64.0][limit as usize % 2];
+            world.observe(at, &load(0.0, running, 0.5));
+            world.pool.endpoints[slot].batch_limit = BatchLimit::of(f64::from(limit), world.now);
+        }
+        Event::Due => while world.pool.next_due(world.now).is_some() {},
         Event::Restart(at) if at < world.ids.len() => {
             world.pool.restarted(world.ids[at], world.now);
         }

@@ -1,8 +1,9 @@
 //! What a pool reads from its engines, and how it decides by it.
 
 use gateway_core::engine::{CustomMapping, Engine, Mapping, Series};
-use gateway_core::policy::{PolicySettings, PredictedSettings, Weights};
+use gateway_core::policy::{Lots, PolicySettings, PredictedSettings, Weights};
 
+use super::super::Switch;
 use super::super::at::At;
 use super::super::error::ConfigError;
 use super::super::raw;
@@ -174,6 +175,10 @@ fn predicted(at: &At<raw::Predicted>) -> Result<PredictedSettings, ConfigError> 
         preemption: raw.preemption.0,
         leave_session: raw.leave_session.0,
         exploration: raw.exploration,
+        lots: match raw.start_in_lots {
+            Switch::Off => Lots::Off,
+            Switch::On => Lots::On,
+        },
     })
 }
 

@@ -1,5 +1,6 @@
 //! A pool as it is written.
 
+use gateway_core::policy::Lots;
 use serde::{Deserialize, Serialize};
 
 use super::super::at::At;
@@ -125,6 +126,7 @@ pub(crate) struct Predicted {
     pub(crate) preemption: Span,
     pub(crate) leave_session: Span,
     pub(crate) exploration: f64,
+    pub(crate) start_in_lots: Switch,
 }
 
 impl Default for Predicted {
@@ -137,6 +139,10 @@ impl Default for Predicted {
             preemption: Span(core.preemption),
             leave_session: Span(core.leave_session),
             exploration: core.exploration,
+            start_in_lots: match core.lots {
+                Lots::Off => Switch::Off,
+                Lots::On => Switch::On,
+            },
         }
     }
 }
