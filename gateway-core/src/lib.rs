@@ -27,6 +27,7 @@ pub mod exposition;
 pub mod health;
 pub mod http1;
 mod json;
+pub mod peer;
 pub mod policy;
 pub mod pool;
 pub mod prefix;

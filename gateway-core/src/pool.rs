@@ -16,7 +16,9 @@ pub(crate) mod digest;
 mod endpoint;
 mod explain;
 mod filter;
+mod guests;
 mod hold;
+mod journal;
 pub mod lease;
 mod ledger;
 mod listings;
@@ -41,6 +43,7 @@ pub use lease::{End, Failure, Lease, LeaseId, NoEndpoint, Pick};
 pub use settings::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings, Scraping};
 pub use view::{EndpointState, EndpointView, Explained, Explanation, Room, SpeedView, Verdict};
 
+use crate::peer::{PeerId, Peers};
 use crate::policy::Rotation;
 use crate::policy::slowness::Slowness;
 use crate::policy::speed::{Coefficients, Speed};
@@ -48,6 +51,8 @@ use crate::prefix::index::Index;
 use crate::score::no_hit_lru::ColdOrder;
 use digest::{Digest, Gate, Signs};
 use endpoint::Endpoint;
+use guests::Guests;
+use journal::Journal;
 use ledger::Ledger;
 use listings::Listings;
 use pick::Scratch;
@@ -132,6 +137,10 @@ pub struct Pool {
     /// Slots at which requests are held back.
     holding: Vec<u32>,
     company: Company,
+    /// What the peers may read of this gateway's requests.
+    journal: Journal,
+    /// Requests of peers that answer.
+    guests: HashMap<PeerId, Guests>,
     /// Per slot, what stands for its endpoint in a draw.
     lots: Vec<u64>,
     /// The next slot whose whole answers are looked after.
@@ -170,6 +179,8 @@ impl Pool {
             finished: Rate::default(),
             holding: Vec::new(),
             company: Company::default(),
+            journal: Journal::default(),
+            guests: HashMap::new(),
             lots: Vec::new(),
             hand: 0,
             scratch: Scratch::default(),
@@ -186,6 +197,9 @@ impl Pool {
             self.prefixes = Index::new(capacity);
         }
         self.settings = settings;
+        if self.settings.peers == Peers::Unknown {
+            self.journal.clear();
+        }
         for slot in 0..self.rows.len() {
             self.refresh(slot);
         }

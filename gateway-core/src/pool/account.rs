@@ -3,8 +3,9 @@
 use super::Pool;
 use super::endpoint::Computed;
 use super::lease::{End, Failure, Lease};
-use super::ledger::{Entry, Lesson, Stage};
+use super::ledger::{Entry, Lesson, Origin, Stage};
 use crate::health::Symptom;
+use crate::peer::Event;
 use crate::policy::speed::dot;
 use crate::time::Time;
 
@@ -20,7 +21,12 @@ impl Pool {
     /// Saying so again changes nothing.
     pub fn first_token(&mut self, lease: &Lease, now: Time) {
         self.dispatch(lease.id(), now);
-        let Some(entry) = self.ledger.open(lease.place, lease.serial) else {
+        self.first_token_at(lease.place, lease.serial, now, now);
+    }
+
+    /// The same of any request, whose first token came at `at`.
+    pub(super) fn first_token_at(&mut self, place: u32, serial: u64, at: Time, now: Time) {
+        let Some(entry) = self.ledger.open(place, serial) else {
             return;
         };
         if entry.stage == Stage::Decode {
@@ -28,13 +34,14 @@ impl Pool {
         }
         entry.stage = Stage::Decode;
         let entry = entry.clone();
+        self.tell(&entry, Event::FirstToken, at);
         self.prompt_computed(&entry);
         if entry.lesson == Lesson::FirstToken {
-            self.learn(&entry, now);
+            self.learn(&entry, at, now);
         } else {
             let slot = entry.slot as usize;
-            self.close_batch(slot, now);
-            self.rows[slot].begin_step(now);
+            self.close_batches(slot, now);
+            self.rows[slot].begin_step(at);
             self.refresh(slot);
         }
     }
@@ -45,6 +52,7 @@ impl Pool {
         let Some(entry) = self.ledger.close(&lease) else {
             return;
         };
+        self.tell(&entry, Event::Ended, now);
         let slot = entry.slot as usize;
         if entry.stage == Stage::Held {
             self.withdraw(&entry);
@@ -57,7 +65,7 @@ impl Pool {
             let gave_up = matches!(end, End::Cancelled | End::Failed(Failure::Timeout));
             if gave_up && entry.lesson == Lesson::FirstToken && waited > entry.predicted {
                 // It would have taken longer still: a lower bound teaches, too.
-                self.learn(&entry, now);
+                self.learn(&entry, now, now);
             }
         }
         if let (End::Completed { output_tokens }, Lesson::WholeTime) = (end, entry.lesson) {
@@ -86,12 +94,15 @@ impl Pool {
     }
 
     /// Moves a request from the waiting to the running ones.
-    fn prompt_computed(&mut self, entry: &Entry) {
+    pub(super) fn prompt_computed(&mut self, entry: &Entry) {
         let slot = entry.slot as usize;
         let fresh = entry.reading == self.endpoints[slot].reading;
         let row = &mut self.rows[slot];
         row.dequeue(entry.tokens, entry.sent);
         let own = &mut row.own;
+        if entry.origin == Origin::Peer {
+            own.guest_tokens = own.guest_tokens.saturating_sub(u64::from(entry.tokens));
+        }
         if fresh {
             own.fresh_waiting = own.fresh_waiting.saturating_sub(1);
             own.fresh_running += 1;
@@ -99,11 +110,13 @@ impl Pool {
         self.refresh(slot);
     }
 
-    /// Learns from a first token that came now, or would have come later than now.
-    fn learn(&mut self, entry: &Entry, now: Time) {
-        let waited = now.since(entry.picked).as_secs_f64();
-        self.endpoints[entry.slot as usize].speed.compare(entry.predicted, waited);
-        self.gather(entry, now);
+    /// Learns from a first token that came at `at`, or would have come later than that.
+    fn learn(&mut self, entry: &Entry, at: Time, now: Time) {
+        if entry.origin == Origin::Here {
+            let waited = at.since(entry.picked).as_secs_f64();
+            self.endpoints[entry.slot as usize].speed.compare(entry.predicted, waited);
+        }
+        self.gather(entry, at, now);
     }
 
     /// Learns from an answer of which only the end was seen.
@@ -113,7 +126,7 @@ impl Pool {
     /// in this pool, which tells slow endpoints from fast ones.
     fn learn_whole(&mut self, entry: &Entry, output_tokens: u32, now: Time) {
         if output_tokens == 0 {
-            self.learn(entry, now);
+            self.learn(entry, now, now);
             return;
         }
         let slot = entry.slot as usize;

@@ -64,19 +64,19 @@ impl Batch {
 }
 
 impl Pool {
-    /// Adds a first token that came now to the latest batch, or begins one with it.
-    pub(super) fn gather(&mut self, entry: &Entry, now: Time) {
+    /// Adds a first token that came at `at` to the batch of that moment, or begins one with it.
+    pub(super) fn gather(&mut self, entry: &Entry, at: Time, now: Time) {
         let slot = entry.slot as usize;
-        if let Some(batch) = &mut self.endpoints[slot].batch
-            && now.since(batch.at) < TOGETHER
-        {
+        let mut recent = self.endpoints[slot].batches.iter_mut().rev();
+        let together = |batch: &&mut Batch| at.since(batch.at).max(batch.at.since(at)) < TOGETHER;
+        if let Some(batch) = recent.find(together) {
             batch.features[1] += entry.features[1];
             batch.work += entry.work;
             batch.count += 1;
             batch.step.add(entry.tokens, self.rows[slot].at_work());
             return;
         }
-        self.close_batch(slot, now);
+        self.close_batches(slot, now);
         let row = &mut self.rows[slot];
         let mut step = StepSeen {
             left: row.own.overdue,
@@ -84,25 +84,47 @@ impl Pool {
             ..StepSeen::default()
         };
         step.add_first(entry.tokens, row.at_work());
-        self.endpoints[slot].batch = Some(Batch {
-            since: row.busy_since.max(entry.picked),
-            at: now,
+        let batches = &mut self.endpoints[slot].batches;
+        let place = batches.partition_point(|batch| batch.at < at);
+        let (since, eligible) = match batches.get_mut(place) {
+            // It has been taken out already.
+            None if at >= row.busy_since => (row.busy_since, row.own.stepping + 1),
+            // Told so late that the steps since have taught already.
+            None => return,
+            // The later batch took only what was left of its time.
+            Some(later) => {
+                let since = later.since.min(at);
+                later.since = later.since.max(at);
+                (since, 0)
+            }
+        };
+        let batch = Batch {
+            since: since.max(entry.picked),
+            at,
             features: entry.features,
             work: entry.work + entry.start,
             count: 1,
-            // It has been taken out already.
-            eligible: row.own.stepping + 1,
+            eligible,
             step,
             found: entry.found,
-        });
-        row.begin_step(now);
+        };
+        batches.insert(place, batch);
+        row.begin_step(at);
         self.refresh(slot);
     }
 
-    /// Learns from the latest batch once it is complete.
-    pub(super) fn close_batch(&mut self, slot: usize, now: Time) {
-        let complete = |batch: &mut Batch| now.since(batch.at) >= TOGETHER;
-        let Some(batch) = self.endpoints[slot].batch.take_if(complete) else { return };
+    /// Learns from batches once they are complete: a moment later, and with peers when
+    /// they have told of theirs.
+    pub(super) fn close_batches(&mut self, slot: usize, now: Time) {
+        let patience = TOGETHER + self.lag();
+        while let Some(batch) =
+            self.endpoints[slot].batches.pop_front_if(|batch| now.since(batch.at) >= patience)
+        {
+            self.close_batch(slot, &batch, now);
+        }
+    }
+
+    fn close_batch(&mut self, slot: usize, batch: &Batch, now: Time) {
         let seconds = batch.at.since(batch.since).as_secs_f64();
         let typical = self.assumed(slot);
         let endpoint = &mut self.endpoints[slot];

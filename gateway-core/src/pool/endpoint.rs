@@ -25,8 +25,8 @@ pub(super) struct Endpoint {
     pub(super) health: Health,
     pub(super) speed: Speed,
     pub(super) pace: Pace,
-    /// Prompts whose first tokens came last, until they have taught what they can.
-    pub(super) batch: Option<Batch>,
+    /// Prompts whose first tokens came last, until they have taught what they can; by time.
+    pub(super) batches: VecDeque<Batch>,
     pub(super) batch_limit: BatchLimit,
     pub(super) valve: Valve,
     /// Requests that wait to be sent, first come first; those that ended meanwhile included.

@@ -77,7 +77,7 @@ impl Pool {
         if request.tried.contains(&row.id) {
             return Some(Dropped::Tried);
         }
-        let full = |most| row.own.in_flight >= most;
+        let full = |most| row.own.here() >= most;
         self.settings.max_in_flight.is_some_and(full).then_some(Dropped::Full)
     }
 

@@ -46,7 +46,7 @@ impl Row {
 
     /// This gateway's requests in the engine.
     fn sent(&self) -> f64 {
-        f64::from(self.own.in_flight - self.own.held)
+        f64::from(self.own.here() - self.own.held)
     }
 
     /// Requests in the engine, running or waiting, as far as it tells.

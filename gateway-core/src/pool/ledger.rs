@@ -13,6 +13,7 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) serial: u64,
+    pub(super) origin: Origin,
     pub(super) slot: u32,
     pub(super) endpoint: EndpointId,
     pub(super) stage: Stage,
@@ -33,6 +34,22 @@ pub(super) struct Entry {
     /// Predicted time to first token, seconds.
     pub(super) predicted: f64,
     pub(super) lesson: Lesson,
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Origin {
+    /// This gateway's.
+    Here,
+    /// Another one's, which told of it.
+    Peer,
+}
+
+impl Entry {
+    /// Whether only its end will be seen.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lesson == Lesson::WholeTime
+    }
 }
 
 /// How far a request has come.
@@ -98,6 +115,11 @@ impl Ledger {
         self.open(lease.place, lease.serial)?;
         self.free.push(lease.place);
         self.entries[lease.place as usize].take()
+    }
+
+    /// All open ones.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().flatten()
     }
 
     /// Number of open leases.

@@ -21,16 +21,25 @@ impl Pool {
             return;
         }
         self.settle_whole(slot, now);
-        self.close_batch(slot, now);
+        self.close_batches(slot, now);
         let endpoint = &mut self.endpoints[slot];
         endpoint.reading += 1;
         endpoint.read = Some(now);
         read_adapters(&mut self.residency, slot as u32, &endpoint.signals, signals);
         endpoint.signals.clone_from(signals);
         self.company.observe(signals, self.rows[slot].own.in_flight);
-        let share = self.computed_share();
+        let share = self.unexplained_share();
         take_reading(&mut self.rows[slot], signals, share, now);
         self.refresh_speed(slot, now);
+    }
+
+    /// Share of what makes a KV cache grow, known prompts aside, that is taken as others' work.
+    ///
+    /// Where most of a prompt is found in the prefix cache, its blocks come without work and
+    /// growth says little: hence the third power. What peers send is told, not guessed.
+    fn unexplained_share(&self) -> f64 {
+        let others = if self.guests.is_empty() { 1.0 } else { self.company.others() };
+        self.computed_share().powi(3) * others
     }
 
     /// Takes figures of the endpoint's GPUs.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::endpoint::Computed;
-use super::ledger::{Entry, Found, Lesson, Stage};
+use super::ledger::{Entry, Found, Lesson, Origin, Stage};
 use super::{NoEndpoint, Pick, Pool};
 use crate::policy::speed::dot;
 use crate::policy::{Ballot, PolicySettings};
@@ -68,6 +68,7 @@ impl Pool {
         let foreign = row.foreign_until.since(now).as_secs_f64();
         let entry = Entry {
             serial: 0,
+            origin: Origin::Here,
             slot,
             endpoint: self.rows[slot as usize].id,
             stage: Stage::Prefill,
@@ -115,7 +116,7 @@ impl Pool {
         self.prefixes.matches(self.blocks(request), matched)
     }
 
-    fn blocks<'a>(&self, request: &RequestView<'a>) -> &'a [u64] {
+    pub(super) fn blocks<'a>(&self, request: &RequestView<'a>) -> &'a [u64] {
         let blocks = request.blocks;
         &blocks[..blocks.len().min(self.settings.prefix.max_blocks)]
     }
@@ -162,9 +163,8 @@ impl Pool {
         candidates: u32,
     ) -> Pick {
         let (slot, id, now) = (entry.slot, entry.endpoint, entry.picked);
-        self.close_batch(slot as usize, now);
+        self.close_batches(slot as usize, now);
         let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
-        let tokens = f64::from(entry.tokens);
         let held = entry.stage == Stage::Held;
         if held {
             self.rows[slot as usize].hold(entry.tokens);
@@ -174,14 +174,12 @@ impl Pool {
         self.endpoints[slot as usize].picks += 1;
         self.company.count_pick();
         self.rotation.picked(slot);
-        let typical = self.typical_tokens.get_or_insert(tokens);
-        *typical += 0.02 * (tokens - *typical);
-        let prompt = f64::from(request.prompt_tokens);
-        let typical = self.typical_prompt.get_or_insert(prompt);
-        *typical += 0.02 * (prompt - *typical);
+        self.note_size(entry.tokens, request.prompt_tokens);
         self.refresh(slot as usize);
         self.remember(request, slot, longest, now);
+        let uncached_tokens = entry.tokens;
         let lease = self.ledger.enter(entry);
+        self.tell_sent(&lease, uncached_tokens, request, now);
         if held {
             self.hold(slot, lease.id());
         }
@@ -195,6 +193,16 @@ impl Pool {
         }
         self.settle_next(now);
         Pick { endpoint: id, lease, predicted_ttft: predicted, cached_tokens, candidates, held }
+    }
+
+    /// Follows how large requests usually are.
+    pub(super) fn note_size(&mut self, uncached_tokens: u32, prompt_tokens: u32) {
+        let tokens = f64::from(uncached_tokens);
+        let typical = self.typical_tokens.get_or_insert(tokens);
+        *typical += 0.02 * (tokens - *typical);
+        let prompt = f64::from(prompt_tokens);
+        let typical = self.typical_prompt.get_or_insert(prompt);
+        *typical += 0.02 * (prompt - *typical);
     }
 
     /// Remembers where prefix, adapter and session have gone.

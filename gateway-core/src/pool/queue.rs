@@ -89,7 +89,7 @@ impl Row {
         let elapsed = now.since(self.busy_since).as_secs_f64();
         let joins = alone || elapsed < JOINS.min(self.queue(0.0).step);
         if alone {
-            self.busy_since = now;
+            self.busy_since = self.busy_since.max(now);
         }
         let own = &mut self.own;
         own.fresh_waiting += 1;
@@ -117,6 +117,9 @@ impl Row {
 
     /// Notes that a step has ended: what is unanswered is in the next one.
     pub(super) fn begin_step(&mut self, now: Time) {
+        if now < self.busy_since {
+            return; // told late: a later step is under way
+        }
         self.busy_since = now;
         self.own.stepping = self.own.prefilling - self.own.held;
         self.own.step_tokens = self.own.prefill_tokens - self.own.held_tokens;

@@ -45,7 +45,6 @@ pub(super) fn load(row: &Row, limits: &SaturationSettings, max_in_flight: Option
         (waiting + f64::from(row.own.held)) / f64::from(limits.queue_depth.max(1))
     });
     let kv = row.kv_usage.map_or(0.0, |usage| usage / limits.kv_usage.max(0.01));
-    let own =
-        max_in_flight.map_or(0.0, |most| f64::from(row.own.in_flight) / f64::from(most.max(1)));
+    let own = max_in_flight.map_or(0.0, |most| f64::from(row.own.here()) / f64::from(most.max(1)));
     queue.max(kv).max(own)
 }

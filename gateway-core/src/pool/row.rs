@@ -78,7 +78,8 @@ pub(crate) struct AdapterSlots {
     pub(crate) active: u32,
 }
 
-/// This gateway's own requests at an endpoint.
+/// Requests at an endpoint that are known one by one: this gateway's own, and those that its
+/// peers tell of.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Own {
     pub(crate) in_flight: u32,
@@ -108,6 +109,17 @@ pub(crate) struct Own {
     pub(crate) fresh_tokens: u64,
     /// Sent before the last reading and ended since.
     pub(crate) departed: u32,
+    /// Of all in flight, those of peers.
+    pub(crate) guests: u32,
+    /// Of all uncached prompt tokens without a first token, those of peers.
+    pub(crate) guest_tokens: u64,
+}
+
+impl Own {
+    /// Requests in flight that are this gateway's.
+    pub(crate) fn here(&self) -> u32 {
+        self.in_flight - self.guests
+    }
 }
 
 impl Row {
@@ -146,7 +158,7 @@ impl Row {
             (running - f64::from(own.departed)).max(0.0) + f64::from(own.fresh_running)
         });
         self.waiting = self.scraped_waiting.map(|waiting| {
-            let sent = f64::from(own.in_flight - own.held);
+            let sent = f64::from(own.here() - own.held);
             let unseen = self.running.map_or(0.0, |running| sent - waiting - running);
             waiting + f64::from(own.fresh_waiting).max(unseen)
         });
@@ -197,20 +209,18 @@ impl Row {
         filled.is_some_and(|filled| filled < MOST_FILLED)
     }
 
-    /// Notes how the KV cache has grown over `seconds` since the last reading, of whose
-    /// tokens this `share` had to be computed.
+    /// Notes how the KV cache has grown over `seconds` since the last reading. This `share` of
+    /// what is unexplained is taken as tokens that had to be computed.
     ///
     /// Engines count a prompt that is being computed as running, not as waiting, so another
     /// gateway's prompts are seen neither in the queue nor in the own account; but their
-    /// blocks are there. What own prompts and decoding explain is taken off. Where most
-    /// of a prompt is found in the prefix cache, its blocks come without work and
-    /// growth says little: hence the third power.
+    /// blocks are there. What known prompts and decoding explain is taken off.
     pub(crate) fn note_growth(&mut self, before: f64, seconds: f64, share: f64, now: Time) {
         let Some(used) = self.kv_used() else { return };
         let running = self.scraped_running.unwrap_or(0.0);
         let decoded = running * seconds / SHORTEST_STEP;
         let own = self.own.prefill_tokens + self.own.fresh_tokens;
-        let foreign = (used - before - decoded - own as f64).max(0.0) * share.powi(3);
+        let foreign = (used - before - decoded - own as f64).max(0.0) * share;
         let computing = Duration::try_from_secs_f64(foreign / 1e3 * self.speed[1]);
         let from = self.foreign_until.max(now);
         self.foreign_until = (from + computing.unwrap_or_default()).min(now + MOST_FOREIGN);
@@ -295,7 +305,7 @@ mod tests {
     fn growth_that_nobody_here_explains_is_anothers_prompt() {
         // 500 of the tokens are decoded ones.
         assert!((grown(Own::default(), 1.0) - 3.5 * 0.2).abs() < 1e-9);
-        assert!((grown(Own::default(), 0.5) - 3.5 * 0.2 / 8.0).abs() < 1e-9);
+        assert!((grown(Own::default(), 0.5) - 3.5 * 0.2 / 2.0).abs() < 1e-9);
     }
 
     #[test]

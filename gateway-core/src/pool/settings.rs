@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::health::EjectionSettings;
+use crate::peer::Peers;
 use crate::policy::PolicySettings;
 use crate::prefix::hash::DEFAULT_MAX_BLOCKS;
 
@@ -30,6 +31,8 @@ pub struct PoolSettings {
     pub xid_window: Duration,
     /// How long a new endpoint's share grows until it is a full member.
     pub slow_start: Option<Duration>,
+    /// Whether other gateways send to the same endpoints and read what this one does.
+    pub peers: Peers,
 }
 
 impl Default for PoolSettings {
@@ -45,6 +48,7 @@ impl Default for PoolSettings {
             saturation: SaturationSettings::default(),
             xid_window: Duration::from_mins(5),
             slow_start: None,
+            peers: Peers::Unknown,
         }
     }
 }

@@ -4,6 +4,7 @@ mod accounting;
 mod affinity;
 mod filters;
 mod lots;
+mod peers;
 mod predicted;
 mod properties;
 mod weighted;

@@ -63,6 +63,10 @@ pub struct EndpointView {
     pub in_flight_requests: u32,
     /// Uncached prompt tokens of those that have not answered yet.
     pub in_flight_tokens: u64,
+    /// Requests in flight there that peers tell of.
+    pub peer_requests: u32,
+    /// Uncached prompt tokens of those that have not answered yet.
+    pub peer_tokens: u64,
     /// Requests sent there since it joined.
     pub picks: u64,
     /// Failures in a row that count towards ejection.
@@ -140,6 +144,8 @@ pub struct Explained {
     pub signals: Signals,
     /// This gateway's requests in flight there.
     pub in_flight_requests: u32,
+    /// Requests in flight there that peers tell of.
+    pub peer_requests: u32,
     /// Prompt tokens of this request that it probably has cached.
     pub cached_tokens: u32,
     /// What became of it.

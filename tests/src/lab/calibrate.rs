@@ -72,6 +72,7 @@ fn alone(spec: &EngineSpec, backlog: &[Session]) -> f64 {
         scraping: Scraping::default(),
         faults: Vec::new(),
         replicas: 1,
+        exchange: None,
         target: Duration::MAX,
         warm_up: Duration::ZERO,
         length: Duration::MAX,

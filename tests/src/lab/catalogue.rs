@@ -66,6 +66,7 @@ impl Entry {
             scraping: Scraping::default(),
             faults: Vec::new(),
             replicas: 1,
+            exchange: None,
             target: self.target,
             warm_up,
             length,

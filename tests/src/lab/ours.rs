@@ -12,6 +12,7 @@ use fastrand::Rng;
 use gateway_core::admission::{
     Admission, AdmissionSettings, Band, Capacity, Offer, Queueing, Ticket, TicketId,
 };
+use gateway_core::peer::{PeerId, Peers, Report};
 use gateway_core::policy::{Lots, PolicySettings, PredictedSettings, Weights};
 use gateway_core::pool::{
     End, EndpointId, EndpointSpec, Failure, Lease, LeaseId, NoEndpoint, Pick, Pool, PoolSettings,
@@ -51,7 +52,8 @@ fn predicted() -> PolicySettings {
 }
 
 fn start(setup: &Setup<'_>, policy: PolicySettings, queueing: Queueing) -> Box<dyn Policy> {
-    let settings = PoolSettings { policy, ..PoolSettings::default() };
+    let peers = if setup.exchange.is_some() { Peers::Known } else { Peers::Unknown };
+    let settings = PoolSettings { policy, peers, ..PoolSettings::default() };
     Box::new(Ours::new(setup, settings, queueing))
 }
 
@@ -286,6 +288,14 @@ impl Policy for Ours {
         if let Some(id) = self.ids[endpoint] {
             self.pool.observe(id, signals, now);
         }
+    }
+
+    fn report(&mut self, since: u64, now: Time) -> Option<Report> {
+        Some(self.pool.report(since, now))
+    }
+
+    fn heard(&mut self, peer: usize, report: &Report, written: Time, now: Time) {
+        self.pool.hear(PeerId(peer as u64), report, written, now);
     }
 }
 

@@ -206,6 +206,7 @@ mod tests {
             scraping: Scraping::default(),
             faults: Vec::new(),
             replicas: 1,
+            exchange: None,
             target: Duration::from_secs(1),
             warm_up: Duration::from_secs(2),
             length: Duration::from_secs(10),

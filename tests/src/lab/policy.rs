@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use gateway_core::peer::Report;
 use gateway_core::{Signals, Time};
 
 use super::request::LabRequest;
-use super::scenario::EngineSpec;
+use super::scenario::{EngineSpec, Exchange};
 use crate::engine::Engine;
 
 /// A request on its way through a gateway.
@@ -116,6 +117,15 @@ pub trait Policy {
 
     /// A reading of an engine's page arrived.
     fn scraped(&mut self, _endpoint: usize, _signals: &Signals, _now: Time) {}
+
+    /// What it tells another gateway that has heard everything before number `since`; `None` when
+    /// it tells nothing.
+    fn report(&mut self, _since: u64, _now: Time) -> Option<Report> {
+        None
+    }
+
+    /// A report of the gateway `peer` arrived, which was written at `_written`.
+    fn heard(&mut self, _peer: usize, _report: &Report, _written: Time, _now: Time) {}
 }
 
 /// What a policy may know of the fleet when a gateway starts: what is in its configuration.
@@ -126,6 +136,8 @@ pub struct Setup<'a> {
     pub fleet: &'a [EngineSpec],
     /// Time between two readings of one engine's page.
     pub scrape_interval: Duration,
+    /// How gateways tell each other what they do, if they do.
+    pub exchange: Option<Exchange>,
 }
 
 /// A policy by name, and how to start a gateway with it.

@@ -18,10 +18,12 @@ mod agenda;
 mod fault;
 mod gateway;
 mod reading;
+mod talk;
 
 use agenda::{Agenda, Happening};
 use gateway::Gateway;
 use reading::Reading;
+use talk::Talk;
 
 use super::outcome::{Fate, Outcome, Run};
 use super::policy::{Asked, Contender, Decision, Ending, Sight};
@@ -116,6 +118,7 @@ impl<'a> World<'a> {
         };
         world.expect_requests(seed);
         world.expect_readings(interval, seed);
+        world.expect_talks(seed);
         for (number, fault) in scenario.faults.iter().enumerate() {
             world.agenda.add(fault.at, Happening::Fault(number));
         }
@@ -193,6 +196,7 @@ impl<'a> World<'a> {
             Happening::Fault(number) => self.strike(self.scenario.faults[number]),
             Happening::Reading(reading) => self.read(reading),
             Happening::Sample => self.sample(),
+            Happening::Talk(talk) => self.talk(*talk),
             Happening::Unlisting(endpoint) => self.unlist(endpoint),
             Happening::Wake(gateway) => {
                 self.gateways[gateway].woken = None;

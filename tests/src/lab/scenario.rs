@@ -24,6 +24,8 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Gateways side by side, each with a state of its own.
     pub replicas: usize,
+    /// How gateways tell each other what they do; `None` when they do not know of each other.
+    pub exchange: Option<Exchange>,
     /// Time to first token within which an answer is good.
     pub target: Duration,
     /// Requests that arrive earlier are served but not counted.
@@ -102,6 +104,22 @@ impl Default for Scraping {
     /// Each policy's own interval, 2 ms old on arrival, none lost.
     fn default() -> Self {
         Self { interval: None, delay: Duration::from_millis(2), loss: 0.0 }
+    }
+}
+
+/// How gateways read each other's reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exchange {
+    /// Time between two questions of one gateway to another.
+    pub interval: Duration,
+    /// Age of a report when it arrives.
+    pub delay: Duration,
+}
+
+impl Default for Exchange {
+    /// As often as engines' pages are read, and as old on arrival.
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(50), delay: Duration::from_millis(2) }
     }
 }
 

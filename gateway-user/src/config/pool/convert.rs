@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::engine::Engine;
+use gateway_core::peer::Peers;
 use gateway_core::pool::{FailureMode, PoolSettings, PrefixSettings, Scraping};
 use gateway_core::route::PoolNames;
 
@@ -60,6 +61,7 @@ impl PoolConfig {
                 max_in_flight: flow::max_in_flight(raw.flow_control.as_ref())?,
                 xid_window: positive("xidWindow", &raw.dcgm.xid_window)?,
                 slow_start: optional(raw.slow_start.as_ref()),
+                peers: Peers::Unknown,
             },
             admission: flow::admission(raw.flow_control.as_ref())?,
             retry: failure::retry(&raw.retry)?,
@@ -193,7 +195,7 @@ pub(super) fn optional(value: Option<&At<Span>>) -> Option<Duration> {
 }
 
 /// A duration that must not be zero.
-pub(super) fn positive(name: &str, value: &At<Span>) -> Result<Duration, ConfigError> {
+pub(in crate::config) fn positive(name: &str, value: &At<Span>) -> Result<Duration, ConfigError> {
     if value.0.is_zero() {
         let fix = "give a duration above zero, such as 1s";
         return Err(ConfigError::at(value, format!("{name} is 0s"), fix));

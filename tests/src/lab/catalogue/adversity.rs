@@ -1,6 +1,6 @@
 //! What goes wrong, or gets in the way: adapters that do not all fit, enormous
 //! prompts, endpoints that die and come back, signals that come late or not at
-//! all, and gateways that do not know of each other.
+//! all, and gateways side by side.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use gateway_core::Time;
 use super::announced::{CHAT_ANSWER, CHAT_PROMPT, chat, equal_8b, mixed_8b, shared_prefix};
 use super::{Entry, LOADS, USUAL, plain};
 use crate::engine::AdapterId;
-use crate::lab::scenario::{Fault, FaultKind, Scenario, Scraping, Session};
+use crate::lab::scenario::{Exchange, Fault, FaultKind, Scenario, Scraping, Session};
 use crate::lab::workload::{Length, Rhythm, Text, zipf};
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);
@@ -103,10 +103,32 @@ pub(super) const ENTRIES: &[Entry] = &[
         twist: eight_gateways,
         ..BASE
     },
+    Entry {
+        name: "peers_8_mixed_8b",
+        about: "mixed_8b through 8 gateways that tell each other",
+        loads: LOADS,
+        twist: eight_peers,
+        ..BASE
+    },
+    Entry {
+        name: "peers_8_prefix_8b",
+        about: "shared_prefix_8b through 8 gateways that tell each other",
+        fleet: equal_8b,
+        sessions: shared_prefix,
+        loads: LOADS,
+        twist: eight_peers,
+        ..BASE
+    },
 ];
 
-fn eight_gateways(scenario: &mut Scenario) {
+pub(super) fn eight_gateways(scenario: &mut Scenario) {
     scenario.replicas = 8;
+}
+
+/// They read each other's reports.
+pub(super) fn eight_peers(scenario: &mut Scenario) {
+    eight_gateways(scenario);
+    scenario.exchange = Some(Exchange::default());
 }
 
 /// Each request for one of 20 adapters.

@@ -6,11 +6,22 @@ use std::time::Duration;
 use fastrand::Rng;
 use gateway_core::Time;
 
+use super::adversity::{eight_gateways, eight_peers};
 use super::announced::shared_prefix;
 use super::{Entry, engines};
 use crate::lab::scenario::{Scenario, Session};
 use crate::lab::workload::{Rhythm, Text};
 use crate::profile::{Gpu, Model};
+
+const PREFIX: Entry = Entry {
+    name: "cold_prefix_8b",
+    about: "long system prompts on 4 equal GPUs, 10 s after a cold start",
+    fleet: || engines(4, Gpu::H100, Model::B8, None),
+    sessions: shared_prefix,
+    target: Duration::from_secs(2),
+    loads: &[0.7],
+    twist: ten_seconds_in,
+};
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -26,16 +37,30 @@ pub(super) const ENTRIES: &[Entry] = &[
         loads: &[0.8],
         twist: |scenario| count(scenario, Duration::ZERO, Duration::from_secs(20)),
     },
+    PREFIX,
     Entry {
-        name: "cold_prefix_8b",
-        about: "long system prompts on 4 equal GPUs, 10 s after a cold start",
-        fleet: || engines(4, Gpu::H100, Model::B8, None),
-        sessions: shared_prefix,
-        target: Duration::from_secs(2),
-        loads: &[0.7],
-        twist: |scenario| count(scenario, Duration::from_secs(10), Duration::from_secs(50)),
+        name: "replicas_8_cold_8b",
+        about: "cold_prefix_8b through 8 gateways that do not know of each other",
+        twist: |scenario| {
+            ten_seconds_in(scenario);
+            eight_gateways(scenario);
+        },
+        ..PREFIX
+    },
+    Entry {
+        name: "peers_8_cold_8b",
+        about: "cold_prefix_8b through 8 gateways that tell each other",
+        twist: |scenario| {
+            ten_seconds_in(scenario);
+            eight_peers(scenario);
+        },
+        ..PREFIX
     },
 ];
+
+fn ten_seconds_in(scenario: &mut Scenario) {
+    count(scenario, Duration::from_secs(10), Duration::from_secs(50));
+}
 
 /// Counts requests from `warm_up` on, for `length`, and lets none come later.
 fn count(scenario: &mut Scenario, warm_up: Duration, length: Duration) {

@@ -44,7 +44,7 @@ fn sight(endpoints: &[Seen]) -> Sight<'_> {
 fn with_fleet<P>(endpoints: usize, start: impl FnOnce(&Setup<'_>) -> P) -> P {
     let profile = Profile::of(Gpu::H100, Model::B8).unwrap();
     let fleet = vec![EngineSpec { profile, settings: Settings::default() }; endpoints];
-    start(&Setup { fleet: &fleet, scrape_interval: SELDOM })
+    start(&Setup { fleet: &fleet, scrape_interval: SELDOM, exchange: None })
 }
 
 fn extension(endpoints: usize, weights: Weights) -> Extension {

@@ -70,6 +70,10 @@ const SESSIONS_AND_ADAPTERS: Scenarios = Scenarios::Named(&["multi_turn_8b", "lo
 const REPLICAS: Scenarios = Scenarios::Pairs(&[
     ("replicas_8_mixed_8b", "mixed_8b"),
     ("replicas_8_prefix_8b", "shared_prefix_8b"),
+    ("replicas_8_cold_8b", "cold_prefix_8b"),
+    ("peers_8_mixed_8b", "mixed_8b"),
+    ("peers_8_prefix_8b", "shared_prefix_8b"),
+    ("peers_8_cold_8b", "cold_prefix_8b"),
 ]);
 
 const fn goal(figure: Figure, against: Against, scenarios: Scenarios, limit: Limit) -> Goal {

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use gateway_core::Time;
 
-use super::Reading;
+use super::{Reading, Talk};
 
 /// Something that happens at a time of its own.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(super) enum Happening {
     Arrival(usize),
     /// A reading reaches a gateway.
     Delivery(Box<Reading>),
+    /// A gateway asks another one for its news, or gets them.
+    Talk(Box<Talk>),
     /// A fault of the scenario.
     Fault(usize),
     /// A gateway reads an engine's page.

@@ -26,7 +26,7 @@ impl Gateway {
         seed: u64,
         number: usize,
     ) -> Self {
-        let setup = Setup { fleet: &scenario.fleet, scrape_interval };
+        let setup = Setup { fleet: &scenario.fleet, scrape_interval, exchange: scenario.exchange };
         let mut policy = (contender.start)(&setup);
         let mut endpoints = vec![Seen { ready: true, ..Seen::default() }; scenario.fleet.len()];
         for (number, endpoint) in endpoints.iter_mut().enumerate() {

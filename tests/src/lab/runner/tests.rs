@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use gateway_core::Signals;
+use gateway_core::peer::{Report, Scope};
 
 use super::*;
 use crate::engine::{EngineRequest, EventDetail, Settings};
 use crate::lab::policy::{Policy, Setup};
-use crate::lab::scenario::{EngineSpec, Fault, FaultKind, Scraping, Session, Turn};
+use crate::lab::scenario::{EngineSpec, Exchange, Fault, FaultKind, Scraping, Session, Turn};
 use crate::profile::{Gpu, Model, Profile};
 
 fn at(seconds: u64) -> Time {
@@ -30,6 +31,7 @@ fn scenario(engines: usize, sessions: Vec<Session>) -> Scenario {
         scraping: Scraping::default(),
         faults: Vec::new(),
         replicas: 1,
+        exchange: None,
         target: Duration::from_secs(1),
         warm_up: Duration::ZERO,
         length: Duration::MAX,
@@ -159,4 +161,46 @@ fn readings_come_at_the_interval_unless_the_page_is_gone() {
     let long = gaps.iter().filter(|gap| **gap > Duration::from_millis(51)).count();
     assert_eq!(long, 1);
     assert!(gaps.iter().any(|gap| *gap > Duration::from_secs(5)));
+}
+
+/// What [`Talker`]s have heard: of whom, and its number.
+static HEARD: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+
+/// Tells nothing but how often it was asked.
+#[derive(Default)]
+struct Talker {
+    asked: u64,
+}
+
+impl Policy for Talker {
+    fn decide(&mut self, _: Asked<'_>, _: &Sight<'_>, _: &mut Rng) -> Decision {
+        Decision::Send(0)
+    }
+
+    fn report(&mut self, since: u64, _: Time) -> Option<Report> {
+        assert_eq!(since, self.asked);
+        self.asked += 1;
+        Some(Report { next: self.asked, scope: Scope::Since, block_tokens: 16, news: Vec::new() })
+    }
+
+    fn heard(&mut self, peer: usize, report: &Report, written: Time, now: Time) {
+        assert_eq!(now.since(written), Duration::from_millis(2));
+        HEARD.lock().unwrap().push((peer, report.next));
+    }
+}
+
+#[test]
+fn gateways_read_each_others_reports_in_order_and_at_their_interval() {
+    let sessions = vec![Session::single(at(10), request(500, 20))];
+    let exchange = Some(Exchange::default());
+    let scenario = Scenario { replicas: 2, exchange, ..scenario(1, sessions) };
+    let run = run(&scenario, &contender(|_| Box::new(Talker::default())), 1);
+    assert_eq!(run.outcomes[0].fate, Fate::Answered);
+    let heard = HEARD.lock().unwrap();
+    for peer in 0..2 {
+        let of_peer = heard.iter().filter(|(of, _)| *of == peer).map(|(_, number)| *number);
+        let numbers: Vec<u64> = of_peer.collect();
+        assert!((195..=215).contains(&numbers.len()), "{}", numbers.len());
+        assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+    }
 }
