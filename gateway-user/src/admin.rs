@@ -17,6 +17,7 @@ use crate::drain::{Phase, Watcher};
 use crate::gateway::Gateway;
 use crate::kernel::steer::Picked;
 use crate::metrics::sample::PoolSample;
+use crate::peers;
 use crate::proxy::reply::{Reply, ReplyBody};
 use crate::readiness;
 
@@ -73,6 +74,14 @@ async fn answer(
             }
         }
         (&Method::GET, "/metrics") => metrics(&gateway),
+        (&Method::GET, "/peer/v1") => {
+            let query = request.uri().query().unwrap_or_default();
+            let cursor = query.strip_prefix("since=").unwrap_or_default();
+            match peers::page(&gateway, cursor) {
+                Some(page) => json(&page),
+                None => problem(404, "this gateway has no peers; name them under `peers`"),
+            }
+        }
         (&Method::GET, "/status.json") => json(&status::status(&gateway)),
         (&Method::GET, "/config") => {
             let yaml = gateway.site.load().config.to_yaml();
@@ -92,7 +101,7 @@ async fn answer(
         }
         _ => problem(
             404,
-            "known: /metrics /livez /readyz /healthz /status.json /config /debug/explain /",
+            "known: /metrics /livez /readyz /healthz /status.json /config /debug/explain /peer/v1 /",
         ),
     };
     Ok(reply.into_response(|body| match body {
@@ -116,6 +125,7 @@ fn metrics(gateway: &Gateway) -> Reply {
         })
         .collect();
     gateway.metrics.sampled.update(&samples);
+    gateway.metrics.sampled.update_peers(&gateway.peers, gateway.clock.now());
     if let Some(node) = &gateway.node {
         count_steered(&gateway.metrics.steered, &node.picked());
     }

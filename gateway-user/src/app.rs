@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::proxy::worker::{self, Worker};
 use crate::reload::{self, Source};
 use crate::splice::Node;
-use crate::{admin, datapath, models, scrape, signals, steer};
+use crate::{admin, datapath, models, peers, scrape, signals, steer};
 
 /// How often interfaces are looked through for new ones that the kernel did not tell of.
 const INTERFACES: Duration = Duration::from_secs(2);
@@ -105,6 +105,7 @@ impl App {
             log,
             site: ArcSwap::new(site),
             drain,
+            peers: peers::Board::default(),
             buffers: Arc::new(Semaphore::new(buffers_kib(&config))),
             node,
             no_node,
@@ -120,7 +121,8 @@ impl App {
             let listener = TcpListener::from_std(admin_listener)?;
             control.spawn(admin::serve(listener, Arc::clone(&gateway), trigger.watch()));
             control.spawn(models::keep_fresh(Arc::clone(&gateway), sites.clone()));
-            control.spawn(scrape::run(Arc::clone(&gateway), sites));
+            control.spawn(scrape::run(Arc::clone(&gateway), sites.clone()));
+            control.spawn(peers::run(Arc::clone(&gateway), sites));
             control.spawn(reload::watch(source, Arc::clone(&gateway), publish));
             if let Some(node) = &gateway.node {
                 control.spawn(attach_to_new_interfaces(Arc::clone(node)));

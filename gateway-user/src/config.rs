@@ -9,6 +9,7 @@ mod address;
 pub(crate) mod at;
 mod error;
 mod locate;
+mod peers;
 mod pool;
 pub(crate) mod raw;
 pub(crate) mod scalar;
@@ -30,6 +31,7 @@ use crate::args::Overrides;
 
 pub use address::{HttpAddress, Scheme};
 pub use error::ConfigError;
+pub use peers::PeersConfig;
 pub use pool::{
     EndpointConfig, EngineKind, GpuConfig, HealthConfig, MetricsConfig, PoolConfig, SteeringConfig,
     Timeouts,
@@ -53,6 +55,8 @@ pub struct Config {
     pub limits: Limits,
     /// How the process stops.
     pub drain: DrainConfig,
+    /// Other gateways in front of the same engines; `None` when none is known.
+    pub peers: Option<PeersConfig>,
     /// Lower-case names of headers that may carry a request id, first match first.
     pub request_id_headers: Vec<String>,
     /// Whether answers name the endpoint they came from.

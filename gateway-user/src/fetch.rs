@@ -60,20 +60,27 @@ pub(crate) struct Page {
 impl Fetcher {
     /// A fetcher of `path`, with the engine's key if it has one.
     pub(crate) fn new(endpoint: &Endpoint, path: &str, key: Option<&str>) -> Self {
-        let mut request = Vec::with_capacity(256);
+        let mut fetcher = Self { request: Vec::with_capacity(256), connection: None };
+        fetcher.aim(endpoint, path, key);
+        fetcher
+    }
+
+    /// Fetches another path of the same endpoint from now on.
+    pub(crate) fn aim(&mut self, endpoint: &Endpoint, path: &str, key: Option<&str>) {
+        let request = &mut self.request;
+        request.clear();
         request.extend_from_slice(format!("GET {path} HTTP/1.1\r\n").as_bytes());
-        push_field(&mut request, "host", endpoint.authority.as_bytes());
+        push_field(request, "host", endpoint.authority.as_bytes());
         push_field(
-            &mut request,
+            request,
             "user-agent",
             concat!("inference-gateway/", env!("CARGO_PKG_VERSION")).as_bytes(),
         );
-        push_field(&mut request, "accept", b"*/*");
+        push_field(request, "accept", b"*/*");
         if let Some(key) = key {
-            push_field(&mut request, "authorization", format!("Bearer {key}").as_bytes());
+            push_field(request, "authorization", format!("Bearer {key}").as_bytes());
         }
         request.extend_from_slice(b"\r\n");
-        Self { request, connection: None }
     }
 
     /// Fetches the page; `limit` bounds the whole of it. `buffer` is reused for it.

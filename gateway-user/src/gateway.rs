@@ -18,6 +18,7 @@ use crate::datapath;
 use crate::drain::Watcher;
 use crate::metrics::Metrics;
 use crate::models::Catalogue;
+use crate::peers::Board;
 use crate::pool::Pool;
 use crate::splice::Node;
 
@@ -32,6 +33,8 @@ pub struct Gateway {
     pub log: AccessLog,
     /// What the configuration says now.
     pub site: ArcSwap<Site>,
+    /// The other gateways in front of the same engines.
+    pub(crate) peers: Board,
     /// The kernel's part, where there is one.
     pub(crate) node: Option<Arc<Node>>,
     /// Why there is no kernel's part, where there is none.

@@ -20,6 +20,7 @@ pub mod gateway;
 pub mod kernel;
 pub mod metrics;
 mod models;
+mod peers;
 pub mod pool;
 pub mod proxy;
 mod readiness;

@@ -8,7 +8,8 @@
 //! that are gone disappear by themselves.
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, TextEncoder,
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    TextEncoder,
 };
 
 pub mod model;
@@ -51,6 +52,10 @@ pub struct Metrics {
     pub kernel: IntGaugeVec,
     /// Scrapes, by pool and result.
     pub scrapes: IntCounterVec,
+    /// Reports asked of other gateways, by result.
+    pub peer_reports: IntCounterVec,
+    /// Bytes of those that were taken.
+    pub peer_report_bytes: IntCounter,
     /// Picks, by pool and endpoint.
     pub picks: IntCounterVec,
     /// Connections that the kernel sent to an endpoint, by pool and endpoint.
@@ -108,6 +113,16 @@ impl Metrics {
                 "Scrapes of engines' metrics pages",
                 &["pool", "result"],
             )?,
+            peer_reports: counters(
+                r,
+                "inference_gateway_peer_reports_total",
+                "Reports asked of other gateways",
+                &["result"],
+            )?,
+            peer_report_bytes: r.add(IntCounter::new(
+                "inference_gateway_peer_report_bytes_total",
+                "Bytes of reports of other gateways",
+            )?)?,
             picks: counters(
                 r,
                 "inference_gateway_picks_total",

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gateway_core::body::RequestFacts;
+use gateway_core::peer::Report;
 use gateway_core::pool::{self, End, EndpointId, EndpointSpec, EndpointView, Explanation, Lease};
 use gateway_core::prefix::hash;
 use gateway_core::request::Answer;
@@ -196,6 +197,12 @@ impl Pool {
     pub fn explain(&self, request: &RequestView<'_>) -> Explanation {
         let now = self.shared.clock.now();
         self.shared.lock().pool.explain(request, now)
+    }
+
+    /// What has happened to its requests from number `since` on, for other gateways.
+    pub(crate) fn report(&self, since: u64) -> Report {
+        let now = self.shared.clock.now();
+        self.shared.lock().pool.report(since, now)
     }
 
     /// Chained hashes of a prompt's blocks, on this pool's grid.

@@ -70,7 +70,7 @@ async fn metrics(gateway: Arc<Gateway>, pool: Arc<Pool>, endpoint: Arc<Endpoint>
     let (ok, failed) = (counter("ok"), counter("error"));
     let model = pool.config.names.model.as_deref();
     let mut fetcher = Fetcher::new(&endpoint, &settings.path, pool.engine_key());
-    let mut rhythm = Pace::default();
+    let mut rhythm = Rhythm::default();
     let mut was_refused = false;
     let origin = gateway.clock.origin();
     loop {
@@ -120,7 +120,7 @@ async fn scrape(
 async fn health(pool: Arc<Pool>, endpoint: Arc<Endpoint>) {
     let Some(settings) = &pool.config.health else { return };
     let mut fetcher = Fetcher::new(&endpoint, &settings.path, pool.engine_key());
-    let mut rhythm = Pace::default();
+    let mut rhythm = Rhythm::default();
     let (mut failures, mut successes) = (0_u32, 0_u32);
     loop {
         let probed = fetcher.fetch(&endpoint, settings.timeout, BytesMut::new()).await;
@@ -145,7 +145,7 @@ async fn health(pool: Arc<Pool>, endpoint: Arc<Endpoint>) {
 async fn gpu(pool: Arc<Pool>, exporter: Endpoint, path: String) {
     let settings = pool.config.gpu;
     let mut fetcher = Fetcher::new(&exporter, &path, None);
-    let mut rhythm = Pace::default();
+    let mut rhythm = Rhythm::default();
     loop {
         match scrape(&mut fetcher, &exporter, settings.interval.max(GPU_TIMEOUT)).await {
             Ok(page) => {
@@ -184,21 +184,26 @@ fn on_the_grid(origin: Instant, pause: Duration) -> Instant {
 /// When to ask again: with jitter, so that the pages of a fleet do not come all at
 /// once, and less and less often while an endpoint fails.
 #[derive(Debug, Default)]
-struct Pace {
+pub(crate) struct Rhythm {
     failures: u32,
     random: fastrand::Rng,
 }
 
-impl Pace {
-    fn succeeded(&mut self) {
+impl Rhythm {
+    pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }
 
-    fn pause(&mut self, interval: Duration) -> Duration {
+    /// Failures in a row.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    pub(crate) fn pause(&mut self, interval: Duration) -> Duration {
         let base = match self.failures {
             0 => interval,
             failures => interval
@@ -215,11 +220,11 @@ thread_local! {
     static BUFFERS: std::cell::RefCell<Vec<BytesMut>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-fn borrow_buffer() -> BytesMut {
+pub(crate) fn borrow_buffer() -> BytesMut {
     BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-fn give_back(mut buffer: BytesMut) {
+pub(crate) fn give_back(mut buffer: BytesMut) {
     buffer.clear();
     BUFFERS.with_borrow_mut(|buffers| {
         if buffers.len() < 64 {
@@ -229,7 +234,7 @@ fn give_back(mut buffer: BytesMut) {
 }
 
 /// An error with its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {
@@ -246,7 +251,7 @@ mod tests {
 
     #[test]
     fn failures_slow_the_pace_and_a_success_restores_it() {
-        let mut pace = Pace::default();
+        let mut pace = Rhythm::default();
         let interval = Duration::from_millis(50);
         assert!(pace.pause(interval) < Duration::from_millis(56));
         for _ in 0..20 {

@@ -36,6 +36,8 @@ struct Candidate {
     scores: serde_json::Map<String, serde_json::Value>,
     cached_tokens: u32,
     in_flight: u32,
+    /// Requests of other gateways there, as they tell.
+    peer_requests: u32,
     waiting: Option<f64>,
     running: Option<f64>,
     kv_usage: Option<f64>,
@@ -85,6 +87,7 @@ pub(crate) fn explain(gateway: &Gateway, body: &[u8]) -> Result<Explained, Proxy
                 scores,
                 cached_tokens: endpoint.cached_tokens,
                 in_flight: endpoint.in_flight_requests,
+                peer_requests: endpoint.peer_requests,
                 waiting: endpoint.signals.waiting,
                 running: endpoint.signals.running,
                 kv_usage: endpoint.signals.kv_usage,

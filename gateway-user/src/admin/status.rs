@@ -15,7 +15,16 @@ pub(crate) struct Status {
     phase: &'static str,
     /// Why the kernel carries no answer, if it does not.
     datapath: Datapath,
+    /// Other gateways in front of the same engines.
+    peers: Vec<PeerStatus>,
     pools: Vec<PoolStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct PeerStatus {
+    address: String,
+    state: &'static str,
+    report_age_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,6 +59,9 @@ struct EndpointStatus {
     xid: Option<u32>,
     in_flight: u32,
     in_flight_tokens: u64,
+    /// Requests of other gateways there, as they tell.
+    peer_requests: u32,
+    peer_tokens: u64,
     picks: u64,
     consecutive_failures: u32,
     prefill_tokens_per_second: f64,
@@ -90,8 +102,19 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
             sk_msg: gateway.sk_msg(),
             steering: gateway.steering(),
         },
+        peers: peers(gateway, now),
         pools,
     }
+}
+
+fn peers(gateway: &Gateway, now: gateway_core::Time) -> Vec<PeerStatus> {
+    let entries = gateway.peers.entries().into_iter();
+    let peers = entries.map(|(address, entry)| PeerStatus {
+        address: address.to_string(),
+        state: entry.standing.name(),
+        report_age_seconds: entry.heard.map(|heard| now.since(heard).as_secs_f64()),
+    });
+    peers.collect()
 }
 
 fn endpoint(view: EndpointView, now: gateway_core::Time) -> EndpointStatus {
@@ -113,6 +136,8 @@ fn endpoint(view: EndpointView, now: gateway_core::Time) -> EndpointStatus {
         xid: view.gpu.xid,
         in_flight: view.in_flight_requests,
         in_flight_tokens: view.in_flight_tokens,
+        peer_requests: view.peer_requests,
+        peer_tokens: view.peer_tokens,
         picks: view.picks,
         consecutive_failures: view.consecutive_failures,
         prefill_tokens_per_second: view.speed.prefill_tokens_per_second,

@@ -17,7 +17,7 @@ use gateway_core::route::PoolNames;
 
 use super::address::{HttpAddress, Scheme};
 use super::{Datapath, Secret, SteeringMode, Switch};
-pub(super) use convert::header_name;
+pub(super) use convert::{header_name, positive};
 pub(super) use fill::fill_in;
 
 /// One pool.

@@ -6,6 +6,7 @@
 
 mod endpoint;
 mod flow;
+mod peers;
 mod pool;
 mod scrape;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use endpoint::Endpoint;
 pub(crate) use flow::{Band, FlowControl, Order};
+pub(crate) use peers::Peers;
 pub(crate) use pool::{
     Ejection, FailureMode, Health, Pool, Predicted, Prefix, Retry, SessionAffinity, Timeouts,
     Weights,
@@ -42,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     pub(crate) limits: Limits,
     pub(crate) drain: Drain,
+    /// Other gateways in front of the same engines.
+    pub(crate) peers: Peers,
     /// Headers that may carry a client's request id, first match first.
     pub(crate) request_id_headers: Vec<At<String>>,
     /// Whether answers name the endpoint they came from.
@@ -67,6 +71,7 @@ impl Default for Config {
             log: Log::default(),
             limits: Limits::default(),
             drain: Drain::default(),
+            peers: Peers::default(),
             request_id_headers: ["x-request-id", "x-correlation-id", "x-trace-id", "request-id"]
                 .map(|name| At::of(name.to_owned()))
                 .to_vec(),

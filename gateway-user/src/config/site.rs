@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use gateway_core::peer::Peers;
 use gateway_core::route::{Rewrite, RouteError, RouteSettings, RouteTable, Target};
 
 use super::at::{At, Place};
 use super::error::ConfigError;
+use super::peers::peers;
 use super::switch::Section;
 use super::{ApiKey, Auth, Config, DrainConfig, Limits, LogConfig, PoolConfig, Source};
 use super::{address, pool, raw};
@@ -21,7 +23,11 @@ impl TryFrom<Source> for Config {
         let listen = source.listen.0.iter().map(address::parse_listener);
         let listen = listen.collect::<Result<Vec<_>, _>>()?;
         let auth = auth(&source, &listen)?;
-        let pools = pools(&source)?;
+        let peers = peers(&source.peers)?;
+        let mut pools = pools(&source)?;
+        for pool in pools.iter_mut().filter(|_| peers.is_some()) {
+            pool.settings.peers = Peers::Known;
+        }
         Ok(Self {
             admin: address::parse_listener(&source.admin.listen)?,
             workers: NonZeroUsize::new(source.workers.into()),
@@ -31,6 +37,7 @@ impl TryFrom<Source> for Config {
                 access: source.log.access,
             },
             limits: limits(&source.limits)?,
+            peers,
             drain: DrainConfig { settle: source.drain.settle.0, deadline: source.drain.deadline.0 },
             request_id_headers: source
                 .request_id_headers

@@ -1,9 +1,11 @@
 //! Gauges read from the pools when the metrics page is asked for.
 
+use gateway_core::Time;
 use gateway_core::pool::EndpointView;
 use prometheus::{GaugeVec, Opts};
 
 use super::registrar::Registrar;
+use crate::peers::{Board, Standing};
 use crate::readiness::is_serving;
 
 /// Gauges of pools and endpoints.
@@ -19,6 +21,9 @@ pub(crate) struct Families {
     endpoint_kv_usage: GaugeVec,
     endpoint_state: GaugeVec,
     signal_age: GaugeVec,
+    peer_requests: GaugeVec,
+    peer_up: GaugeVec,
+    peer_age: GaugeVec,
     queued: GaugeVec,
     index_blocks: GaugeVec,
 }
@@ -84,6 +89,21 @@ impl Families {
                 "Age of an endpoint's latest signals",
                 ENDPOINT,
             )?,
+            peer_requests: gauge(
+                "inference_gateway_endpoint_peer_requests",
+                "Requests that other gateways tell to have at an endpoint",
+                ENDPOINT,
+            )?,
+            peer_up: gauge(
+                "inference_gateway_peer_up",
+                "1 for another gateway whose reports are read, 0 for an address without one",
+                &["peer"],
+            )?,
+            peer_age: gauge(
+                "inference_gateway_peer_report_age_seconds",
+                "Age of another gateway's latest report",
+                &["peer"],
+            )?,
             queued: gauge(
                 "inference_gateway_queued_requests",
                 "Requests that wait in the gateway, in its queue or for their lots",
@@ -125,10 +145,30 @@ impl Families {
                 set(&self.endpoint_kv_usage, labels, endpoint.signals.kv_usage);
                 set(&self.in_flight, labels, Some(f64::from(endpoint.in_flight_requests)));
                 set(&self.in_flight_tokens, labels, Some(endpoint.in_flight_tokens as f64));
+                set(&self.peer_requests, labels, Some(f64::from(endpoint.peer_requests)));
                 set(&self.index_blocks, labels, Some(endpoint.indexed_blocks as f64));
                 set(&self.signal_age, labels, endpoint.signal_age.map(|age| age.as_secs_f64()));
                 let state = &[pool, &*endpoint.name, endpoint.state.name()];
                 set(&self.endpoint_state, state, Some(1.0));
+            }
+        }
+    }
+
+    /// Replaces the gauges of other gateways. What is no peer (this gateway itself, or one
+    /// that is named twice) has none.
+    pub(crate) fn update_peers(&self, board: &Board, now: Time) {
+        self.peer_up.reset();
+        self.peer_age.reset();
+        for (address, entry) in board.entries() {
+            let up = match entry.standing {
+                Standing::Itself | Standing::Twice => continue,
+                Standing::Up(_) => 1.0,
+                Standing::Down => 0.0,
+            };
+            let peer = &[&*address.to_string()];
+            self.peer_up.with_label_values(peer).set(up);
+            if let Some(heard) = entry.heard {
+                self.peer_age.with_label_values(peer).set(now.since(heard).as_secs_f64());
             }
         }
     }
@@ -145,6 +185,7 @@ impl Families {
             &self.endpoint_kv_usage,
             &self.endpoint_state,
             &self.signal_age,
+            &self.peer_requests,
             &self.queued,
             &self.index_blocks,
         ] {

@@ -22,6 +22,7 @@ mod lots;
 mod memory;
 mod metrics;
 mod models;
+mod peers;
 mod prefixes;
 mod probes;
 mod reload;
