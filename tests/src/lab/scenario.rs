@@ -117,9 +117,9 @@ pub struct Exchange {
 }
 
 impl Default for Exchange {
-    /// As often as engines' pages are read, and as old on arrival.
+    /// As often as the daemon does by default, and as old on arrival as engines' pages.
     fn default() -> Self {
-        Self { interval: Duration::from_millis(50), delay: Duration::from_millis(2) }
+        Self { interval: Duration::from_millis(25), delay: Duration::from_millis(2) }
     }
 }
 

@@ -12,25 +12,25 @@ use super::ask::{ask, chat, endpoint, engines, fail, metric_becomes, send};
 /// Where nobody answers: a gateway tells its news only if it has peers itself.
 const NOBODY: &str = "127.0.0.1:9";
 
-/// A gateway over these engines, with these peers.
-async fn gateway(engines: &[Simulated], peers: &[&str]) -> Result<Gateway> {
-    let gateway = Gateway::start(&config(engines, peers))?;
+/// A gateway over these engines, with these peers; `extra` is YAML of the pool.
+async fn gateway(engines: &[Simulated], peers: &[&str], extra: &str) -> Result<Gateway> {
+    let gateway = Gateway::start(&config(engines, peers, extra))?;
     gateway.serving(engines.len()).await;
     Ok(gateway)
 }
 
-fn config(engines: &[Simulated], peers: &[&str]) -> String {
+fn config(engines: &[Simulated], peers: &[&str], extra: &str) -> String {
     let engines: Vec<&Simulated> = engines.iter().collect();
     format!(
         "peers: {{ addresses: {peers:?}, idleInterval: 50ms, staleAfter: 500ms }}\n{}",
-        pool_config(&engines, "")
+        pool_config(&engines, extra)
     )
 }
 
 /// Two gateways of which the second one reads what the first one tells.
-async fn two(engines: &[Simulated]) -> Result<(Gateway, Gateway)> {
-    let first = gateway(engines, &[NOBODY]).await?;
-    let second = gateway(engines, &[&first.admin().to_string()]).await?;
+async fn two(engines: &[Simulated], extra: &str) -> Result<(Gateway, Gateway)> {
+    let first = gateway(engines, &[NOBODY], extra).await?;
+    let second = gateway(engines, &[&first.admin().to_string()], extra).await?;
     metric_becomes(&second, &up(&first.admin().to_string()), 1.0).await?;
     Ok((first, second))
 }
@@ -47,7 +47,7 @@ fn of_endpoint(name: &str, endpoint: &str) -> String {
 #[tokio::test]
 async fn prefix_goes_where_another_gateway_has_put_it() -> Result<()> {
     let engines = engines(4).await?;
-    let (first, second) = two(&engines).await?;
+    let (first, second) = two(&engines, "  weights: { prefix: 1 }\n").await?;
     for seed in 0..8 {
         let text = format!("{seed} ").repeat(2_000);
         let home = endpoint(&ask(&first, &chat(&text)).await?).to_owned();
@@ -80,7 +80,7 @@ async fn load_one(
 #[tokio::test]
 async fn endpoint_that_another_gateway_has_loaded_is_avoided() -> Result<()> {
     let engines = engines(2).await?;
-    let (first, second) = two(&engines).await?;
+    let (first, second) = two(&engines, "").await?;
     let (loaded, held) = load_one(&first, &engines).await?;
     let told = of_endpoint("endpoint_peer_requests", &loaded);
     metric_becomes(&second, &told, 1.0).await?;
@@ -106,7 +106,7 @@ async fn endpoint_that_another_gateway_has_loaded_is_avoided() -> Result<()> {
 #[tokio::test]
 async fn requests_of_a_gateway_that_is_gone_count_no_longer() -> Result<()> {
     let engines = engines(2).await?;
-    let (first, second) = two(&engines).await?;
+    let (first, second) = two(&engines, "").await?;
     let (loaded, _held) = load_one(&first, &engines).await?;
     let told = of_endpoint("endpoint_peer_requests", &loaded);
     metric_becomes(&second, &told, 1.0).await?;
@@ -146,7 +146,7 @@ async fn what_is_no_report_is_ignored() -> Result<()> {
     let missing = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
     for answer in [page("garbage"), page("{}"), huge, older, missing] {
         let peer = imposter(answer).await?;
-        let gateway = gateway(&engines, &[&peer]).await?;
+        let gateway = gateway(&engines, &[&peer], "").await?;
         let failed = "inference_gateway_peer_reports_total{result=\"error\"}";
         until(async || Ok::<_, anyhow::Error>(gateway.metric(failed).await? >= 2.0)).await?;
         assert_eq!(gateway.metric(&up(&peer)).await?, 0.0);
@@ -160,13 +160,13 @@ async fn what_is_no_report_is_ignored() -> Result<()> {
 async fn a_gateway_that_is_named_itself_is_no_peer_of_itself() -> Result<()> {
     let engines = engines(2).await?;
     let path = std::env::temp_dir().join(format!("gateway-peers-{}.yaml", std::process::id()));
-    std::fs::write(&path, config(&engines, &[NOBODY]))?;
+    std::fs::write(&path, config(&engines, &[NOBODY], ""))?;
     let gateway = Gateway::from_file(&path)?;
     gateway.serving(engines.len()).await;
-    let other = self::gateway(&engines, &[NOBODY]).await?;
+    let other = self::gateway(&engines, &[NOBODY], "").await?;
     let (itself, peer) = (gateway.admin().to_string(), other.admin().to_string());
     // As a headless service would have it: everybody.
-    std::fs::write(&path, config(&engines, &[&itself, &peer]))?;
+    std::fs::write(&path, config(&engines, &[&itself, &peer], ""))?;
     metric_becomes(&gateway, &up(&peer), 1.0).await?;
     let state = async || {
         let status = gateway.ask("/status.json").await?.json();

@@ -20,7 +20,7 @@ impl Default for Peers {
     fn default() -> Self {
         Self {
             addresses: Vec::new(),
-            interval: At::of(Span::millis(50)),
+            interval: At::of(Span::millis(25)),
             idle_interval: At::of(Span::secs(1)),
             stale_after: At::of(Span::secs(2)),
         }

@@ -156,3 +156,17 @@ fn an_error_in_a_file_can_be_jumped_to() {
     );
     assert_eq!(error.to_string(), expected);
 }
+
+#[test]
+fn peers_are_admin_ports_and_their_intervals_fit() {
+    let peers = |section: &str| format!("peers: {section}\n{}", pool(""));
+    at_line(&peers("{ adresses: [a] }"), 1, &["adresses", "idleInterval"]);
+    at_line(&peers("{ addresses: ['a b'] }"), 1, &["`a b`", "peer"]);
+    at_line(&peers("{ addresses: ['https://a'] }"), 1, &["https://a", "host:port"]);
+    at_line(&peers("{ addresses: [a], interval: 0s }"), 1, &["interval is 0s"]);
+    at_line(&peers("{ addresses: [a], staleAfter: 1s }"), 1, &["staleAfter 1s", "idleInterval"]);
+    assert_eq!(parse(&peers("{ addresses: [] }")).peers, None);
+    let found = parse(&peers("{ addresses: ['gateways:1', '[::1]'] }")).peers.unwrap();
+    let found: Vec<String> = found.addresses.iter().map(HttpAddress::authority).collect();
+    assert_eq!(found, ["gateways:1", "[::1]:9090"]);
+}
