@@ -38,6 +38,7 @@ pub mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use lease::{End, Failure, Lease, LeaseId, NoEndpoint, Pick};
 pub use settings::{FailureMode, PoolSettings, PrefixSettings, SaturationSettings, Scraping};
@@ -141,6 +142,8 @@ pub struct Pool {
     journal: Journal,
     /// Requests of peers that answer.
     guests: HashMap<PeerId, Guests>,
+    /// Time within which what peers have done is usually known here; zero without any.
+    lag: Duration,
     /// Per slot, what stands for its endpoint in a draw.
     lots: Vec<u64>,
     /// The next slot whose whole answers are looked after.
@@ -181,6 +184,7 @@ impl Pool {
             company: Company::default(),
             journal: Journal::default(),
             guests: HashMap::new(),
+            lag: Duration::ZERO,
             lots: Vec::new(),
             hand: 0,
             scratch: Scratch::default(),

@@ -88,6 +88,8 @@ impl Links {
     /// Opens and ends links so that there is one for each address that names stand for now.
     async fn keep_to(&mut self, config: &PeersConfig) {
         let wanted = self.look_up(config).await;
+        // Those that were ended last time.
+        while self.tasks.try_join_next().is_some() {}
         self.open.retain(|address, task| {
             let stays = wanted.contains(address);
             if !stays {

@@ -116,7 +116,7 @@ impl Pool {
     /// Learns from batches once they are complete: a moment later, and with peers when
     /// they have told of theirs.
     pub(super) fn close_batches(&mut self, slot: usize, now: Time) {
-        let patience = TOGETHER + self.lag();
+        let patience = TOGETHER + self.lag;
         while let Some(batch) =
             self.endpoints[slot].batches.pop_front_if(|batch| now.since(batch.at) >= patience)
         {

@@ -29,19 +29,23 @@ const ON_THE_WAY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Guests {
     by_request: HashMap<u64, Lease>,
-    heard: Time,
+    /// When its last report was.
+    written: Time,
     /// Time between its last two reports.
     gap: Duration,
 }
 
 impl Guests {
-    fn new(now: Time) -> Self {
-        Self { by_request: HashMap::new(), heard: now, gap: Duration::ZERO }
+    fn new(written: Time) -> Self {
+        Self { by_request: HashMap::new(), written, gap: Duration::ZERO }
     }
 
-    fn note_report(&mut self, now: Time) {
-        self.gap = now.since(self.heard);
-        self.heard = now;
+    /// Notes that a report, or a part of one, was written at `written`.
+    fn note_report(&mut self, written: Time) {
+        if written > self.written {
+            self.gap = written.since(self.written);
+            self.written = written;
+        }
     }
 }
 
@@ -49,11 +53,12 @@ impl Pool {
     /// Takes a report of another gateway, which was written at `written` as far as this one
     /// can tell and arrived at `now`.
     ///
-    /// News of endpoints that are not in this pool are ignored.
+    /// News of endpoints that are not in this pool are ignored. A long report may be given in
+    /// parts, of which only the first one may be whole.
     pub fn hear(&mut self, peer: PeerId, report: &Report, written: Time, now: Time) {
         let known = self.guests.remove(&peer);
-        let mut guests = known.unwrap_or_else(|| Guests::new(now));
-        guests.note_report(now);
+        let mut guests = known.unwrap_or_else(|| Guests::new(written));
+        guests.note_report(written);
         if report.scope == Scope::Whole {
             self.release(&mut guests, now);
         }
@@ -82,6 +87,7 @@ impl Pool {
             }
         }
         self.guests.insert(peer, guests);
+        self.note_lag();
     }
 
     /// Forgets a peer that does not answer any more: its requests count no longer. What
@@ -89,13 +95,13 @@ impl Pool {
     pub fn forget_peer(&mut self, peer: PeerId, now: Time) {
         if let Some(mut guests) = self.guests.remove(&peer) {
             self.release(&mut guests, now);
+            self.note_lag();
         }
     }
 
-    /// Time within which what peers have done is usually known here; zero without any.
-    pub(super) fn lag(&self) -> Duration {
+    fn note_lag(&mut self) {
         let gaps = self.guests.values().map(|guests| guests.gap);
-        gaps.max().map_or(Duration::ZERO, |gap| (gap + ON_THE_WAY).min(MOST_LAG))
+        self.lag = gaps.max().map_or(Duration::ZERO, |gap| (gap + ON_THE_WAY).min(MOST_LAG));
     }
 
     fn release(&mut self, guests: &mut Guests, now: Time) {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gateway_core::Time;
-use gateway_core::peer::{PeerId, Report};
+use gateway_core::peer::{PeerId, Report, Scope};
 use gateway_core::pool::EndpointId;
 
 use super::board::Standing;
@@ -27,6 +27,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often an address is asked at which this gateway itself answers, or one that is asked
 /// elsewhere: that may change.
 const NOBODY_NEW: Duration = Duration::from_secs(30);
+
+/// News that are taken at once: some ten microseconds of a pool's lock.
+const PART: usize = 64;
 
 /// Why a peer's report was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -145,8 +148,8 @@ impl Link {
             at: now,
         });
         heard.at = now;
-        for (name, report) in &told.pools {
-            heard.take(name, report, written);
+        for (name, report) in told.pools {
+            heard.take(&name, report, written);
         }
         debug_assert_ne!(told.instance, gateway.peers.instance());
         self.cursor = told.cursor;
@@ -199,9 +202,16 @@ struct Heard {
 }
 
 impl Heard {
-    fn take(&self, pool: &str, report: &Report, written: Time) {
-        if let Some(pool) = self.pools.iter().find(|known| &**known.name() == pool) {
-            pool.shared.with(|core, now| core.hear(self.peer, report, written, now));
+    /// In parts, for a pool's lock is not to be held for long.
+    fn take(&self, pool: &str, mut report: Report, written: Time) {
+        let Some(pool) = self.pools.iter().find(|known| &**known.name() == pool) else { return };
+        loop {
+            let rest = report.news.split_off(report.news.len().min(PART));
+            pool.shared.with(|core, now| core.hear(self.peer, &report, written, now));
+            if rest.is_empty() {
+                return;
+            }
+            (report.scope, report.news) = (Scope::Since, rest);
         }
     }
 }

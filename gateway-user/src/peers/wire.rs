@@ -38,8 +38,12 @@ const MOST_BLOCKS: usize = 65_536;
 pub(super) enum WireError {
     #[error("hashes of blocks are not {DIGITS} hexadecimal digits each")]
     Blocks,
+    #[error("its cursor is not one of ours: digits and dots")]
+    Cursor,
     #[error("news name endpoint {0}, which the report does not have")]
     Endpoint(usize),
+    #[error("its instance is not {DIGITS} hexadecimal digits")]
+    Instance,
     #[error("it is no peer report")]
     Syntax(#[from] serde_json::Error),
     #[error("it has version {0} of peer reports, and this gateway reads version {VERSION}")]
@@ -211,9 +215,13 @@ pub(super) fn read(body: &[u8]) -> Result<Told, WireError> {
         return Err(WireError::Version(version));
     }
     let page: Page = serde_json::from_slice(body)?;
+    // It becomes a part of the next question.
+    if !page.cursor.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'.') {
+        return Err(WireError::Cursor);
+    }
     let pools = page.pools.into_iter().map(|pool| Ok((pool.name.clone(), pool.report()?)));
     Ok(Told {
-        instance: PeerId(hash(page.instance.as_bytes()).ok_or(WireError::Blocks)?),
+        instance: PeerId(hash(page.instance.as_bytes()).ok_or(WireError::Instance)?),
         cursor: page.cursor,
         pools: pools.collect::<Result<_, WireError>>()?,
     })
@@ -299,6 +307,16 @@ mod tests {
     fn what_it_would_misunderstand_is_refused_by_its_version() {
         let error = read(br#"{"version": 2, "pools": "elsewhere"}"#).unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
+    }
+
+    #[test]
+    fn a_cursor_cannot_smuggle_anything_into_the_next_question() {
+        for cursor in [" HTTP/1.1", "\\r\\n", "?", "/", "&"] {
+            let page = format!(
+                "{{\"version\":1,\"instance\":\"00000000000000aa\",\"cursor\":\"{cursor}\",\"pools\":[]}}"
+            );
+            assert!(matches!(read(page.as_bytes()), Err(WireError::Cursor)), "{page}");
+        }
     }
 
     #[test]
