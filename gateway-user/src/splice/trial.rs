@@ -19,6 +19,14 @@ use super::{Bound, Splicer};
 /// Addresses of client, gateway and endpoint.
 struct Parties([IpAddr; 3]);
 
+impl Parties {
+    /// Listens where the gateway is.
+    fn listen(&self) -> io::Result<TcpListener> {
+        let Self([_, gateway, _]) = *self;
+        TcpListener::bind((gateway, 0))
+    }
+}
+
 /// Nobody has these but by asking for them.
 const V4: Parties = Parties([
     IpAddr::V4(Ipv4Addr::new(127, 255, 255, 249)),
@@ -48,21 +56,19 @@ const END: &[u8] = b"0\r\n\r\n";
 ///
 /// What went wrong at which step.
 pub(super) fn run(splicer: &Arc<Splicer>) -> io::Result<()> {
-    among(&V4, splicer)?;
-    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+    among(&V4, splicer, &V4.listen()?)?;
+    match V6.listen() {
+        Ok(listener) => among(&V6, splicer, &listener)
+            .map_err(|error| io::Error::new(error.kind(), format!("over IPv6: {error}"))),
         // This node has no IPv6.
-        return Ok(());
+        Err(_) => Ok(()),
     }
-    let tried = among(&V6, splicer);
-    tried.map_err(|error| io::Error::new(error.kind(), format!("over IPv6: {error}")))
 }
 
-fn among(parties: &Parties, splicer: &Arc<Splicer>) -> io::Result<()> {
-    let Parties([_, gateway, _]) = *parties;
-    let listener = TcpListener::bind((gateway, 0))?;
+fn among(parties: &Parties, splicer: &Arc<Splicer>, listener: &TcpListener) -> io::Result<()> {
     let address = listener.local_addr()?;
     splicer.listen(&[address]).map_err(io::Error::other)?;
-    let tried = Line::open(parties, splicer, &listener).and_then(|mut line| {
+    let tried = Line::open(parties, splicer, listener).and_then(|mut line| {
         line.answer(true)?;
         // On connections whose numbers are shifted by now.
         line.answer(false)?;
