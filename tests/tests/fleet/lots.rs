@@ -15,6 +15,12 @@ use super::ask::{CHAT, metric_becomes, stream_body};
 const QUEUED: &str = r#"inference_gateway_queued_requests{pool="p"}"#;
 const BATCH: usize = 64;
 
+/// An engine with so small a batch.
+async fn engine() -> std::io::Result<Simulated> {
+    let engine = Settings { max_num_seqs: BATCH, ..Settings::default() };
+    Simulated::start(Options { name: "e0".to_owned(), engine, ..Options::default() }).await
+}
+
 /// More clients than the batch has places, each with its next request as soon as its last
 /// one is answered, until they are told to stop. Says how many answers were whole.
 fn clients(gateway: &Gateway, stop: &Arc<AtomicBool>) -> Vec<tokio::task::JoinHandle<usize>> {
@@ -39,9 +45,7 @@ fn clients(gateway: &Gateway, stop: &Arc<AtomicBool>) -> Vec<tokio::task::JoinHa
 
 #[tokio::test]
 async fn prompts_that_find_a_full_batch_wait_in_the_gateway() -> Result<()> {
-    let engine = Settings { max_num_seqs: BATCH, ..Settings::default() };
-    let options = Options { name: "e0".to_owned(), engine, ..Options::default() };
-    let engine = Simulated::start(options).await?;
+    let engine = engine().await?;
     let gateway = Gateway::over(&[&engine], "").await?;
     let stop = Arc::new(AtomicBool::new(false));
     let clients = clients(&gateway, &stop);
@@ -63,9 +67,7 @@ async fn prompts_that_find_a_full_batch_wait_in_the_gateway() -> Result<()> {
 
 #[tokio::test]
 async fn lots_can_be_turned_off() -> Result<()> {
-    let engine = Settings { max_num_seqs: BATCH, ..Settings::default() };
-    let options = Options { name: "e0".to_owned(), engine, ..Options::default() };
-    let engine = Simulated::start(options).await?;
+    let engine = engine().await?;
     let gateway = Gateway::over(&[&engine], "  predicted: { startInLots: off }\n").await?;
     let stop = Arc::new(AtomicBool::new(false));
     let clients = clients(&gateway, &stop);
