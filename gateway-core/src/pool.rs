@@ -12,6 +12,7 @@
 mod account;
 mod batch;
 mod batch_limit;
+mod defer;
 pub(crate) mod digest;
 mod endpoint;
 mod explain;
@@ -137,6 +138,8 @@ pub struct Pool {
     finished: Rate,
     /// Slots at which requests are held back.
     holding: Vec<u32>,
+    /// Slots at which long prompts give way.
+    deferring: Vec<u32>,
     company: Company,
     /// What the peers may read of this gateway's requests.
     journal: Journal,
@@ -181,6 +184,7 @@ impl Pool {
             typical_prompt: None,
             finished: Rate::default(),
             holding: Vec::new(),
+            deferring: Vec::new(),
             company: Company::default(),
             journal: Journal::default(),
             guests: HashMap::new(),

@@ -29,6 +29,9 @@ pub struct PredictedSettings {
     pub exploration: f64,
     /// Whether prompts that find a full batch start together.
     pub lots: Lots,
+    /// Longest time for which a prompt that is much longer than usual gives way to others at
+    /// its endpoint; 0 sends it at once.
+    pub max_deferral: Duration,
 }
 
 /// Whether prompts for an engine whose batch is full are held back until several can start in
@@ -52,6 +55,7 @@ impl Default for PredictedSettings {
             leave_session: Duration::from_millis(100),
             exploration: 0.1,
             lots: Lots::On,
+            max_deferral: Duration::from_secs(30),
         }
     }
 }
@@ -116,7 +120,11 @@ pub(crate) fn cost(settings: &PredictedSettings, scene: &Scene<'_>, slot: u32) -
     let digest = scene.digest(slot);
     let uncached = scene.expected_uncached(slot);
     let own = digest.per_token * f64::from(uncached);
-    let wait = digest.wait(scene.seconds);
+    let mut wait = digest.wait(scene.seconds);
+    if scene.gives_way {
+        // To all but those that give way, too.
+        wait += scene.row(slot).own.deferred_tokens as f64 * digest.per_token;
+    }
     // Also where it is nothing: a branch for each endpoint costs more than the product.
     let duplicated = f64::from(uncached.saturating_sub(scene.least_uncached));
     let load_adapter = scene.must_load_adapter(slot);

@@ -79,12 +79,12 @@ impl Digest {
             step_since: if is_stepping { row.busy_since.seconds() } else { f64::INFINITY },
             foreign_until: row.foreign_until.seconds(),
             // One that waits already has it started for all.
-            overhead: if row.own.prefilling > row.own.stepping { 0.0 } else { row.speed[0] as f32 },
+            overhead: if row.own.queued() > row.own.stepping { 0.0 } else { row.speed[0] as f32 },
             batch: features[2] as f32,
             kv_promised: row.kv_usage.map_or(0.0, |usage| (usage + promised) as f32),
             kv_per_token: if row.kv_usage.is_some() { kv_per_token as f32 } else { 0.0 },
             doubt: row.doubt as f32,
-            own_waiting: row.own.prefilling as f32,
+            own_waiting: row.own.queued() as f32,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use super::batch_limit::BatchLimit;
+use super::defer::Deferred;
 use super::hold::Valve;
 use super::lease::LeaseId;
 use crate::health::Health;
@@ -31,6 +32,8 @@ pub(super) struct Endpoint {
     pub(super) valve: Valve,
     /// Requests that wait to be sent, first come first; those that ended meanwhile included.
     pub(super) held: VecDeque<LeaseId>,
+    /// Long prompts that give way, in the order of their picks; those that ended included.
+    pub(super) deferred: Vec<Deferred>,
     pub(super) slowness: Slowness,
     pub(super) picks: u64,
     /// Number of the current reading; a lease remembers the one it was picked on.

@@ -115,7 +115,8 @@ impl Pool {
         now: Time,
     ) -> bool {
         let can_wait = request.adapter.is_none() && request.answer == Answer::Streamed;
-        let waits = self.rows[slot as usize].own.held > 0 || self.is_shut(slot, now);
+        let own = &self.rows[slot as usize].own;
+        let waits = own.held > own.deferred || self.is_shut(slot, now);
         let is_idle = |&slot: &u32| self.digests[slot as usize].is_idle();
         can_wait && waits && !candidates.iter().any(is_idle)
     }
@@ -144,7 +145,7 @@ impl Pool {
         wanted && self.settings.scraping == Scraping::On
     }
 
-    fn serves(&self, slot: u32, now: Time) -> bool {
+    pub(super) fn serves(&self, slot: u32, now: Time) -> bool {
         let row = &self.rows[slot as usize];
         let is_fresh = !self.is_stale(row, now) || self.if_stale(now) == IfStale::Keep;
         !row.absent && row.obstacle(now).is_none() && is_fresh
@@ -168,6 +169,7 @@ impl Pool {
     /// The next held request whose time has come: it counts as sent, and has to be sent now.
     /// Asked after whatever happens to the pool, until it answers `None`.
     pub fn next_due(&mut self, now: Time) -> Option<LeaseId> {
+        self.resume_due(now);
         let mut at = 0;
         while let Some(&slot) = self.holding.get(at) {
             match self.first_held(slot) {
@@ -185,10 +187,10 @@ impl Pool {
         None
     }
 
-    /// Requests that wait for their lots.
+    /// Requests that were picked and not sent: they wait for their lots, or give way.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.holding.iter().map(|&slot| self.rows[slot as usize].own.held).sum()
+        self.rows.iter().map(|row| row.own.held).sum()
     }
 
     /// The first that still waits at `slot`.
@@ -206,10 +208,12 @@ impl Pool {
     /// Enters a held request as sent at `now`.
     pub(super) fn dispatch(&mut self, lease: LeaseId, now: Time) {
         let Some(entry) = self.ledger.open(lease.place, lease.serial) else { return };
-        if entry.stage != Stage::Held {
-            return;
-        }
         let slot = entry.slot as usize;
+        match entry.stage {
+            Stage::Deferred { .. } => self.rows[slot].resume(entry.tokens),
+            Stage::Held => {}
+            Stage::Decode | Stage::Prefill => return,
+        }
         entry.stage = Stage::Prefill;
         entry.sent = now;
         entry.reading = self.endpoints[slot].reading;
@@ -220,7 +224,11 @@ impl Pool {
 
     /// Takes out a request that ended before it was sent.
     pub(super) fn withdraw(&mut self, entry: &Entry) {
-        self.rows[entry.slot as usize].withdraw(entry.tokens);
+        let row = &mut self.rows[entry.slot as usize];
+        if entry.stage != Stage::Held {
+            row.resume(entry.tokens);
+        }
+        row.withdraw(entry.tokens);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::ledger::{Entry, Origin, Stage};
-use super::{Lease, Pool};
+use super::{LeaseId, Pool};
 use crate::peer::{Event, News, Peers, Report, Scope, Sent, TOLD_BLOCKS};
 use crate::request::{Answer, RequestView};
 use crate::time::Time;
@@ -92,7 +92,10 @@ impl Pool {
         let events = &self.journal.events;
         let sent = events.iter().filter(|event| matches!(event.what, Event::Sent(_)));
         let known: HashSet<u64> = sent.map(|event| event.request).collect();
-        let own = self.ledger.entries().filter(|entry| entry.origin == Origin::Here);
+        let is_told = |entry: &&Entry| {
+            entry.origin == Origin::Here && !matches!(entry.stage, Stage::Deferred { .. })
+        };
+        let own = self.ledger.entries().filter(is_told);
         let mut older: Vec<&Entry> = own.filter(|entry| !known.contains(&entry.serial)).collect();
         older.sort_unstable_by_key(|entry| entry.serial);
         let mut news = Vec::new();
@@ -114,27 +117,31 @@ impl Pool {
         news
     }
 
-    /// Notes for the peers that a request was sent.
-    pub(super) fn tell_sent(
-        &mut self,
-        lease: &Lease,
+    /// What the peers are told of a request for `slot`; `None` without peers.
+    pub(super) fn news_of(
+        &self,
+        slot: u32,
         uncached_tokens: u32,
         request: &RequestView<'_>,
-        now: Time,
-    ) {
+    ) -> Option<Sent> {
         if self.settings.peers == Peers::Unknown {
-            return;
+            return None;
         }
-        let Some(slot) = self.slot(lease.endpoint) else { return };
         let blocks = self.blocks(request);
-        let sent = Sent {
-            endpoint: self.endpoints[slot].name.clone(),
+        Some(Sent {
+            endpoint: self.endpoints[slot as usize].name.clone(),
             prompt_tokens: request.prompt_tokens,
             uncached_tokens,
             answer: request.answer,
             blocks: blocks[..blocks.len().min(TOLD_BLOCKS)].into(),
-        };
-        self.journal.note(lease.serial, Event::Sent(sent), now);
+        })
+    }
+
+    /// Notes for the peers that a request was sent.
+    pub(super) fn tell_sent(&mut self, lease: LeaseId, news: Option<Sent>, now: Time) {
+        if let Some(sent) = news {
+            self.journal.note(lease.serial, Event::Sent(sent), now);
+        }
     }
 
     /// Notes for the peers what became of a request.

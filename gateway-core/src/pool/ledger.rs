@@ -56,6 +56,11 @@ impl Entry {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
     Decode,
+    /// It gives way to shorter ones, and has not been sent yet.
+    Deferred {
+        /// For so long at most.
+        until: Time,
+    },
     /// It has not been sent yet.
     Held,
     Prefill,

@@ -83,8 +83,13 @@ impl Pool {
             predicted: scene.predicted_ttft(slot) + self.loading(&scene, slot),
             lesson,
         };
-        let held = self.must_hold(slot, request, &scratch.candidates, now);
-        let stage = if held { Stage::Held } else { Stage::Prefill };
+        let stage = if let Some(until) = self.patience(&scene, slot, &scratch.candidates, now) {
+            Stage::Deferred { until }
+        } else if self.must_hold(slot, request, &scratch.candidates, now) {
+            Stage::Held
+        } else {
+            Stage::Prefill
+        };
         let entry = Entry { stage, ..entry };
         Ok(self.reserve(request, entry, cached_tokens, longest, scratch.candidates.len() as u32))
     }
@@ -134,6 +139,8 @@ impl Pool {
         let held = longest.saturating_mul(block_tokens);
         let least_uncached = request.prompt_tokens.saturating_sub(held);
         let rendezvous = self.rendezvous(request, candidates, longest);
+        let least_uncached =
+            rendezvous.map_or(least_uncached, |home| home.uncached(least_uncached));
         Scene {
             request,
             now,
@@ -142,7 +149,8 @@ impl Pool {
             digests: &self.digests,
             signs: &self.signs,
             matched,
-            least_uncached: rendezvous.map_or(least_uncached, |home| home.uncached(least_uncached)),
+            least_uncached,
+            gives_way: self.may_defer(request, least_uncached),
             rendezvous,
             block_tokens,
             max_blocks: self.settings.prefix.max_blocks,
@@ -163,24 +171,29 @@ impl Pool {
         candidates: u32,
     ) -> Pick {
         let (slot, id, now) = (entry.slot, entry.endpoint, entry.picked);
+        let (stage, tokens) = (entry.stage, entry.tokens);
         self.close_batches(slot as usize, now);
         let predicted = Duration::try_from_secs_f64(entry.predicted).ok();
-        let held = entry.stage == Stage::Held;
-        if held {
-            self.rows[slot as usize].hold(entry.tokens);
-        } else {
-            self.rows[slot as usize].enqueue(entry.tokens, now);
+        let row = &mut self.rows[slot as usize];
+        match stage {
+            Stage::Deferred { .. } => row.defer(tokens),
+            Stage::Held => row.hold(tokens),
+            Stage::Decode | Stage::Prefill => row.enqueue(tokens, now),
         }
         self.endpoints[slot as usize].picks += 1;
         self.company.count_pick();
         self.rotation.picked(slot);
-        self.note_size(entry.tokens, request.prompt_tokens);
+        self.note_size(tokens, request.prompt_tokens);
         self.refresh(slot as usize);
         self.remember(request, slot, longest, now);
-        let uncached_tokens = entry.tokens;
         let lease = self.ledger.enter(entry);
-        self.tell_sent(&lease, uncached_tokens, request, now);
-        if held {
+        let news = self.news_of(slot, tokens, request);
+        if let Stage::Deferred { .. } = stage {
+            self.defer(slot, lease.id(), news);
+        } else {
+            self.tell_sent(lease.id(), news, now);
+        }
+        if stage == Stage::Held {
             self.hold(slot, lease.id());
         }
         self.settle_whole(slot as usize, now);
@@ -192,7 +205,15 @@ impl Pool {
             });
         }
         self.settle_next(now);
-        Pick { endpoint: id, lease, predicted_ttft: predicted, cached_tokens, candidates, held }
+        Pick {
+            endpoint: id,
+            lease,
+            // How long it gives way depends on who comes.
+            predicted_ttft: predicted.filter(|_| !matches!(stage, Stage::Deferred { .. })),
+            cached_tokens,
+            candidates,
+            held: stage != Stage::Prefill,
+        }
     }
 
     /// Follows how large requests usually are.

@@ -48,8 +48,8 @@ impl Row {
         let share = if stepping > self.step_limit { self.step_limit / stepping } else { 1.0 };
         let step_tokens = own.step_tokens as f64 * share;
         let step = if own.stepping == 0 { 0.0 } else { start + per_token * step_tokens };
-        let count = (f64::from(own.prefilling) + self.foreign() - stepping * share).max(0.0);
-        let tokens = own.prefill_tokens as f64 + self.foreign() * typical_tokens - step_tokens;
+        let count = (f64::from(own.queued()) + self.foreign() - stepping * share).max(0.0);
+        let tokens = own.queued_tokens() as f64 + self.foreign() * typical_tokens - step_tokens;
         let steps = ((count + 1.0) / self.step_limit).max(1.0);
         let waiting = (steps - 1.0) * start + per_token * tokens.max(0.0);
         Queue { step, count, waiting, start, per_token }
@@ -79,6 +79,19 @@ impl Row {
         own.prefill_tokens = own.prefill_tokens.saturating_sub(u64::from(tokens));
         own.held = own.held.saturating_sub(1);
         own.held_tokens = own.held_tokens.saturating_sub(u64::from(tokens));
+    }
+
+    /// Enters a prompt that is not sent yet, and gives way to others.
+    pub(super) fn defer(&mut self, tokens: u32) {
+        self.hold(tokens);
+        self.own.deferred += 1;
+        self.own.deferred_tokens += u64::from(tokens);
+    }
+
+    /// A held prompt gives way no longer.
+    pub(super) fn resume(&mut self, tokens: u32) {
+        self.own.deferred = self.own.deferred.saturating_sub(1);
+        self.own.deferred_tokens = self.own.deferred_tokens.saturating_sub(u64::from(tokens));
     }
 
     /// Sends a held prompt at `now`.

@@ -91,6 +91,10 @@ pub(crate) struct Own {
     pub(crate) held: u32,
     /// Uncached prompt tokens of those.
     pub(crate) held_tokens: u64,
+    /// Of those, those that give way: who comes now is served before them.
+    pub(crate) deferred: u32,
+    /// Uncached prompt tokens of those.
+    pub(crate) deferred_tokens: u64,
     /// Of these requests, those that the engine's current step computes: they were there when
     /// it began.
     pub(crate) stepping: u32,
@@ -119,6 +123,16 @@ impl Own {
     /// Requests in flight that are this gateway's.
     pub(crate) fn here(&self) -> u32 {
         self.in_flight - self.guests
+    }
+
+    /// Requests without a first token that are served before one that would come now.
+    pub(crate) fn queued(&self) -> u32 {
+        self.prefilling - self.deferred
+    }
+
+    /// Uncached prompt tokens of those.
+    pub(crate) fn queued_tokens(&self) -> u64 {
+        self.prefill_tokens - self.deferred_tokens
     }
 }
 
@@ -180,7 +194,7 @@ impl Row {
 
     /// Whether a request would find others before it.
     pub(crate) fn has_queue(&self) -> bool {
-        self.own.prefilling > 0 || self.foreign() >= 0.5
+        self.own.queued() > 0 || self.foreign() >= 0.5
     }
 
     /// The first reason not to serve, staleness aside.

@@ -2,6 +2,7 @@
 
 mod accounting;
 mod affinity;
+mod defer;
 mod filters;
 mod lots;
 mod peers;

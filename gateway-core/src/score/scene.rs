@@ -25,6 +25,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) matched: &'a [u32],
     /// Least prompt tokens that any endpoint is expected to have to compute.
     pub(crate) least_uncached: u32,
+    /// Whether the prompt is so long that it gives way to others.
+    pub(crate) gives_way: bool,
     /// Where other gateways are expected to have put the prompt.
     pub(crate) rendezvous: Option<Home>,
     pub(crate) block_tokens: u32,

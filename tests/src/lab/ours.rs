@@ -37,7 +37,11 @@ pub const CONTENDERS: [Contender; 4] = [
     }),
     contender("predicted", |setup| start(setup, predicted(), Queueing::Off)),
     contender("predicted+at_once", |setup| {
-        let settings = PredictedSettings { lots: Lots::Off, ..PredictedSettings::default() };
+        let settings = PredictedSettings {
+            lots: Lots::Off,
+            max_deferral: Duration::ZERO,
+            ..PredictedSettings::default()
+        };
         start(setup, PolicySettings::Predicted(settings), Queueing::Off)
     }),
     contender("predicted+late_binding", |setup| start(setup, predicted(), Queueing::On)),

@@ -13,6 +13,8 @@ mod admin;
 mod ask;
 mod auth;
 mod capacity;
+mod crowd;
+mod defer;
 mod drain;
 mod engines;
 mod fairness;

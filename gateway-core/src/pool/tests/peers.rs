@@ -230,7 +230,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let gateway = 0..2_usize;
     prop_oneof![
-        (gateway.clone(), 0..4_000_u32)
+        (gateway.clone(), prop_oneof![0..4_000_u32, 20_000..40_000_u32])
             .prop_map(|(gateway, tokens)| Step::Send { gateway, tokens }),
         (gateway.clone(), 0..9_usize).prop_map(|(gateway, nth)| Step::FirstToken { gateway, nth }),
         (gateway.clone(), 0..9_usize).prop_map(|(gateway, nth)| Step::Finish { gateway, nth }),
@@ -251,6 +251,9 @@ proptest! {
         let mut since = [0, 0];
         for step in steps {
             play(step, &mut worlds, &mut leases, &mut since);
+            for world in &mut worlds {
+                while world.pool.next_due(world.now).is_some() {}
+            }
         }
         for (world, leases) in worlds.iter_mut().zip(leases) {
             for lease in leases {
@@ -275,7 +278,8 @@ fn play(step: Step, worlds: &mut [World; 2], leases: &mut [Vec<Lease>; 2], since
     match step {
         Step::Send { gateway, tokens } => {
             let request = RequestView { blocks: &[1, 2], ..prompt(tokens) };
-            leases[gateway].push(worlds[gateway].send(&request).1);
+            // Nobody is picked where readings are too old.
+            leases[gateway].extend(worlds[gateway].pick(&request).map(|pick| pick.lease));
         }
         Step::FirstToken { gateway, nth } => {
             if let Some(lease) = leases[gateway].get(nth) {

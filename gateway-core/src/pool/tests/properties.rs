@@ -95,7 +95,7 @@ fn pick_as_explained(world: &mut World, request: &RequestView<'_>) -> Option<Lea
     };
     assert!(explanation.winners.contains(&pick.endpoint), "{explanation:?}");
     assert!(pick.cached_tokens <= request.prompt_tokens);
-    assert!(pick.predicted_ttft.is_some());
+    assert!(pick.held || pick.predicted_ttft.is_some());
     let rated = |verdict: &Verdict| matches!(verdict, Verdict::Rated { .. });
     let rated = explanation.endpoints.iter().filter(|e| rated(&e.verdict)).count();
     assert_eq!(rated, pick.candidates as usize);
@@ -105,6 +105,15 @@ fn pick_as_explained(world: &mut World, request: &RequestView<'_>) -> Option<Lea
 fn idle(own: &Own) -> bool {
     (own.in_flight, own.prefilling, own.prefill_tokens) == (0, 0, 0)
         && (own.held, own.held_tokens) == (0, 0)
+        && (own.deferred, own.deferred_tokens) == (0, 0)
+}
+
+/// Who gives way is held, and who is held is not computed.
+fn nests(own: &Own) -> bool {
+    own.deferred <= own.held
+        && own.held <= own.prefilling
+        && own.deferred_tokens <= own.held_tokens
+        && own.held_tokens <= own.prefill_tokens
 }
 
 fn apply(world: &mut World, leases: &mut Vec<Lease>, event: Event) {
@@ -175,6 +184,7 @@ proptest! {
             apply(&mut world, &mut leases, event);
             let in_flight: u32 = world.pool.rows.iter().map(|row| row.own.in_flight).sum();
             prop_assert_eq!(in_flight as usize, leases.len());
+            prop_assert!(world.pool.rows.iter().all(|row| nests(&row.own)));
             prop_assert_eq!(world.pool.ledger.len(), leases.len());
             let saturation = world.pool.room(world.now).saturation();
             prop_assert!(saturation.is_finite() && saturation >= 0.0);

@@ -179,6 +179,7 @@ fn predicted(at: &At<raw::Predicted>) -> Result<PredictedSettings, ConfigError> 
             Switch::Off => Lots::Off,
             Switch::On => Lots::On,
         },
+        max_deferral: raw.max_deferral.0,
     })
 }
 

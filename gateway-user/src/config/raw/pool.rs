@@ -127,6 +127,7 @@ pub(crate) struct Predicted {
     pub(crate) leave_session: Span,
     pub(crate) exploration: f64,
     pub(crate) start_in_lots: Switch,
+    pub(crate) max_deferral: Span,
 }
 
 impl Default for Predicted {
@@ -143,6 +144,7 @@ impl Default for Predicted {
                 Lots::Off => Switch::Off,
                 Lots::On => Switch::On,
             },
+            max_deferral: Span(core.max_deferral),
         }
     }
 }
