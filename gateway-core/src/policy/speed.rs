@@ -185,20 +185,43 @@ impl Speed {
     /// every direction in which nothing new is learnt, for example
     /// that of queued tokens while there is no queue. So only what the new answer speaks of
     /// is forgotten (Kulhavý, *Automatica* 23(5), 1987).
+    ///
+    /// A coefficient that would leave its bounds stays at the bound, and the others explain the
+    /// error without it. To cut it off afterwards would not do: those that are correlated with it
+    /// would go on making room for a value that it cannot have, further with every
+    /// answer.
     fn update(&mut self, x: &Features, error: f64, keep: f64) {
         let p = &mut self.covariance;
-        let px: Features = std::array::from_fn(|i| dot(&p[i], x));
-        let known = dot(&px, x) / NOISE;
-        if !(known > 1e-9 && known.is_finite()) {
-            return;
-        }
-        let forget = keep - (1.0 - keep) / known;
-        let step = forget / (keep * (1.0 + known) * NOISE);
-        for i in 0..N {
-            let gain = px[i] / (NOISE * (1.0 + known));
-            self.coefficients[i] = (self.coefficients[i] + gain * error).clamp(LEAST[i], MOST[i]);
-            for j in 0..N {
-                p[i][j] -= step * px[i] * px[j];
+        let (mut x, mut error) = (*x, error);
+        // At most once for each coefficient: none leaves its bound a second time.
+        for _ in 0..=N {
+            let px: Features = std::array::from_fn(|i| dot(&p[i], &x));
+            let known = dot(&px, &x) / NOISE;
+            if !(known > 1e-9 && known.is_finite()) {
+                return;
+            }
+            let gain = px.map(|px| px / (NOISE * (1.0 + known)));
+            let next: Coefficients =
+                std::array::from_fn(|i| self.coefficients[i] + gain[i] * error);
+            let leaves = |&i: &usize| !(LEAST[i]..=MOST[i]).contains(&next[i]);
+            let Some(out) = (0..N).find(leaves) else {
+                self.coefficients = next;
+                let forget = keep - (1.0 - keep) / known;
+                let step = forget / (keep * (1.0 + known) * NOISE);
+                for i in 0..N {
+                    for j in 0..N {
+                        p[i][j] -= step * px[i] * px[j];
+                    }
+                }
+                return;
+            };
+            let bound = next[out].clamp(LEAST[out], MOST[out]);
+            error -= x[out] * (bound - self.coefficients[out]);
+            self.coefficients[out] = bound;
+            x[out] = 0.0;
+            for other in (0..N).filter(|&other| other != out) {
+                p[out][other] = 0.0;
+                p[other][out] = 0.0;
             }
         }
     }
@@ -262,6 +285,39 @@ mod tests {
         assert_eq!([running, output], [PRIOR[2], PRIOR[3]]);
         let found = dot(&speed.coefficients(), &[1.0, 1.0, 0.0, 0.0]);
         assert!((found - 0.5).abs() < 1e-6, "{found}");
+    }
+
+    /// What a pool of fast, full endpoints and of slow, empty ones teaches: more running requests
+    /// seem to make answers faster. Of a hundred lessons `slow` are of endpoints that take
+    /// `times` as long.
+    fn mixture(slow: u32, times: f64, seed: u64) -> Coefficients {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        taught((0..4_000).map(|_| {
+            let is_slow = rng.u32(..100) < slow;
+            let (factor, running) = if is_slow { (times, 6.0) } else { (1.0, 45.0) };
+            let x = [1.0, 0.02 + rng.f64() * rng.f64() * 4.0, running + rng.f64() * 6.0, 0.0];
+            (x, (0.05 + 0.22 * x[1]) * factor * (0.85 + 0.3 * rng.f64()))
+        }))
+        .coefficients()
+    }
+
+    #[test]
+    fn fast_and_slow_endpoints_together_teach_something_between() {
+        for (slow, times, seed) in [3, 25, 50].into_iter().flat_map(|slow| {
+            [2.0, 6.0, 30.0]
+                .into_iter()
+                .flat_map(move |times| (0..20).map(move |seed| (slow, times, seed)))
+        }) {
+            let coefficients = mixture(slow, times, seed);
+            for x in [[1.0, 0.02, 50.0, 0.0], [1.0, 0.4, 8.0, 0.0], [1.0, 4.0, 45.0, 0.0]] {
+                let found = dot(&coefficients, &x);
+                let (fastest, slowest) = (0.05 + 0.22 * x[1], (0.05 + 0.22 * x[1]) * times);
+                assert!(
+                    (fastest / 4.0..slowest * 4.0).contains(&found),
+                    "{found} of {fastest} to {slowest} with {slow} % and seed {seed}: {coefficients:?}",
+                );
+            }
+        }
     }
 
     #[test]

@@ -48,6 +48,33 @@ pub(super) const ENTRIES: &[Entry] = &[
         twist: plain,
     },
     Entry {
+        name: "announced_mixed_8b",
+        about: "8B on the GPUs of the announcement, H100 and A10G, chat-like requests",
+        fleet: announced_8b,
+        sessions: chat,
+        target: Duration::from_secs(2),
+        loads: LOADS,
+        twist: plain,
+    },
+    Entry {
+        name: "announced_mixed_32b",
+        about: "32B on the GPUs of the announcement, chat-like requests",
+        fleet: announced_32b,
+        sessions: chat,
+        target: Duration::from_secs(3),
+        loads: LOADS,
+        twist: plain,
+    },
+    Entry {
+        name: "announced_bursty_70b",
+        about: "70B on the GPUs of the announcement, bursts at four times the rate of the lulls",
+        fleet: announced_70b,
+        sessions: bursts,
+        target: Duration::from_secs(5),
+        loads: LOADS,
+        twist: plain,
+    },
+    Entry {
         name: "shared_prefix_8b",
         about: "8B on equal GPUs, 64 long system prompts of unequal popularity",
         fleet: equal_8b,
@@ -66,6 +93,22 @@ pub(super) const ENTRIES: &[Entry] = &[
         twist: plain,
     },
 ];
+
+/// One p5.48xlarge and one g5.48xlarge, each GPU with a model of its own.
+fn announced_8b() -> Vec<EngineSpec> {
+    [engines(8, Gpu::H100, Model::B8, None), engines(8, Gpu::A10G, Model::B8, None)].concat()
+}
+
+/// Two p5.48xlarge with four models each, two g5.48xlarge with two.
+fn announced_32b() -> Vec<EngineSpec> {
+    [engines(8, Gpu::H100, Model::B32, None), engines(4, Gpu::A10G, Model::B32, None)].concat()
+}
+
+/// Two p5.48xlarge and two g5.48xlarge with a model each.
+fn announced_70b() -> Vec<EngineSpec> {
+    let on = |gpu| engines(2, gpu, Model::B70, Some(8));
+    [on(Gpu::H100), on(Gpu::A10G)].concat()
+}
 
 pub(super) fn mixed_8b() -> Vec<EngineSpec> {
     [Gpu::H100, Gpu::A100, Gpu::L40S, Gpu::A10G]
