@@ -9,6 +9,7 @@ pub mod calibrate;
 pub mod catalogue;
 pub mod clairvoyant;
 pub mod experiment;
+mod floor;
 pub mod ours;
 pub mod outcome;
 pub mod peer;

@@ -20,20 +20,22 @@
 //!   no price.
 //! - It never holds a request back: with true forecasts an early choice loses only what a
 //!   later arrival would have told.
+//! - It keeps to the daemon's rule that an endpoint whose page has not been read for two seconds gets
+//!   nothing while there are others: what is lost by the rule no choice can win back.
 //! - It does not know which endpoint is going to fail, nor that one is dead before
 //!   the list of endpoints says so.
 
-use std::time::Duration;
-
 use fastrand::Rng;
 use gateway_core::Time;
+use gateway_core::pool::PoolSettings;
 
+use super::ours::SCRAPE_INTERVAL;
 use super::policy::{Asked, Contender, Decision, Policy, Sight};
 
 /// The policy, as the runner starts it.
 pub const CONTENDER: Contender = Contender {
     name: "clairvoyant",
-    scrape_interval: Duration::from_secs(1),
+    scrape_interval: SCRAPE_INTERVAL,
     start: |_| Box::new(Clairvoyant),
 };
 
@@ -64,6 +66,11 @@ impl Policy for Clairvoyant {
 fn order(asked: &Asked<'_>, sight: &Sight<'_>) -> Vec<usize> {
     let may = |at: &usize| sight.endpoints[*at].ready && !asked.tried.contains(at);
     let mut order: Vec<usize> = (0..sight.truth.len()).filter(may).collect();
+    let stale_after = PoolSettings::default().stale_after;
+    let is_fresh = |at: &usize| sight.now.since(sight.endpoints[*at].read) <= stale_after;
+    if order.iter().any(is_fresh) {
+        order.retain(is_fresh);
+    }
     order.sort_by_cached_key(|&at| (sight.truth[at].load().waiting(), sight.truth[at].in_flight()));
     order
 }
@@ -71,6 +78,7 @@ fn order(asked: &Asked<'_>, sight: &Sight<'_>) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
     use crate::engine::{Engine, EngineRequest, Settings};
@@ -100,6 +108,26 @@ mod tests {
         assert_eq!(choice(&engines, request(100, 10)), Decision::Send(1));
         engines[1].submit(Time::ZERO, request(8000, 10)).unwrap();
         assert_eq!(choice(&engines, request(100, 10)), Decision::Send(0));
+    }
+
+    #[test]
+    fn endpoint_whose_page_is_gone_gets_nothing_while_there_are_others() {
+        let engines = [engine(Gpu::H100), engine(Gpu::A10G)];
+        let request = Arc::new(LabRequest { engine: request(100, 10), ..LabRequest::default() });
+        let asked = Asked { number: 0, request: &request, tried: &[] };
+        let choice = |read: [u64; 2]| {
+            let seen = |seconds| Seen {
+                ready: true,
+                read: Time::from_origin(Duration::from_secs(seconds)),
+                ..Seen::default()
+            };
+            let now = Time::from_origin(Duration::from_secs(10));
+            let sight = Sight { now, endpoints: &read.map(seen), truth: &engines };
+            Clairvoyant.decide(asked, &sight, &mut Rng::with_seed(1))
+        };
+        assert_eq!(choice([9, 9]), Decision::Send(0));
+        assert_eq!(choice([7, 9]), Decision::Send(1));
+        assert_eq!(choice([7, 7]), Decision::Send(0));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::policy::{Asked, Contender, Decision, Ending, Policy, Setup, Sight};
 use super::request::LabRequest;
 
 /// How often the daemon reads the engines' pages by default.
-const SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Answer length that the daemon charges a flow for before it is known.
 const USUAL_OUTPUT_TOKENS: u32 = 256;

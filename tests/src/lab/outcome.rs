@@ -26,6 +26,8 @@ pub struct Outcome {
     pub output_tokens: u32,
     /// How often it was preempted.
     pub preemptions: u32,
+    /// Least time to first token that any policy could give it.
+    pub floor: Duration,
     /// Time to first token within which it is good.
     pub target: Duration,
     /// Whether it was answered.
@@ -102,6 +104,16 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
+impl Percentiles {
+    /// Of values in any order; all 0 of none.
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        let [p50, p95, p99] = [0.50, 0.95, 0.99].map(|share| percentile(&values, share));
+        Self { p50, p95, p99 }
+    }
+}
+
 /// Time to first token of a request that got no answer, in milliseconds: an hour, more
 /// than any scenario lasts, and a number that JSON can carry.
 pub const NEVER_MS: f64 = 3_600_000.0;
@@ -112,6 +124,9 @@ pub struct Summary {
     /// Time to first token; a request that was refused or failed counts as
     /// [`NEVER_MS`], so that refusing cannot look fast.
     pub ttft_ms: Percentiles,
+    /// The same of the least times that any policy could give these requests: alone on an idle
+    /// engine of the fastest kind.
+    pub floor_ms: Percentiles,
     /// Tokens generated per second over the whole fleet.
     pub output_tokens_per_s: f64,
     /// Share of requests with a first token within the target, 0 to 1.
@@ -133,12 +148,14 @@ impl Run {
     /// The figures of this run.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        let (mut ttfts, mut prompt, mut cached, mut good) = (Vec::new(), 0_u64, 0_u64, 0_u32);
+        let (mut ttfts, mut floors) = (Vec::new(), Vec::new());
+        let (mut prompt, mut cached, mut good) = (0_u64, 0_u64, 0_u32);
         let mut shares = vec![0_u32; self.endpoints];
         let (mut tokens, mut last) = (0_u64, self.counted_from);
         for outcome in self.counted() {
             let answered = outcome.time_to_first_token();
             ttfts.push(answered.map_or(NEVER_MS, |ttft| ttft.as_secs_f64() * 1e3));
+            floors.push(outcome.floor.as_secs_f64() * 1e3);
             good += u32::from(outcome.is_good());
             tokens += u64::from(outcome.output_tokens);
             last = last.max(outcome.finished.unwrap_or(last));
@@ -148,17 +165,14 @@ impl Run {
                 cached += u64::from(outcome.cached_tokens);
             }
         }
-        ttfts.sort_unstable_by(f64::total_cmp);
+        let answers = ttfts.len() as f64;
         let most = shares.iter().copied().max().unwrap_or(0);
         let mean = f64::from(shares.iter().sum::<u32>()) / self.endpoints.max(1) as f64;
         Summary {
-            ttft_ms: Percentiles {
-                p50: percentile(&ttfts, 0.50),
-                p95: percentile(&ttfts, 0.95),
-                p99: percentile(&ttfts, 0.99),
-            },
+            ttft_ms: Percentiles::of(ttfts),
+            floor_ms: Percentiles::of(floors),
             output_tokens_per_s: ratio(tokens as f64, last.since(self.counted_from).as_secs_f64()),
-            goodput: ratio(f64::from(good), ttfts.len() as f64),
+            goodput: ratio(f64::from(good), answers),
             prefix_hit_rate: ratio(cached as f64, prompt as f64),
             hot_spot_factor: ratio(f64::from(most), mean),
         }
@@ -193,6 +207,7 @@ mod tests {
             cached_tokens: 25,
             output_tokens: 10,
             preemptions: 0,
+            floor: Duration::from_millis(ttft_ms / 2),
             target: Duration::from_millis(500),
             fate: Fate::Answered,
         }
@@ -226,6 +241,7 @@ mod tests {
         };
         let summary = run.summary();
         assert_eq!((summary.ttft_ms.p50, summary.ttft_ms.p99), (900.0, NEVER_MS));
+        assert_eq!((summary.floor_ms.p50, summary.floor_ms.p99), (50.0, 450.0));
         assert!((summary.goodput - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!((summary.prefix_hit_rate, summary.hot_spot_factor), (0.25, 2.0));
         assert!((summary.output_tokens_per_s - 20.0 / 2.9).abs() < 1e-9);

@@ -95,6 +95,7 @@ mod tests {
                 cached_tokens: 0,
                 output_tokens: 1,
                 preemptions: 0,
+                floor: Duration::ZERO,
                 target: Duration::from_secs(1),
                 fate: if answered { Fate::Answered } else { Fate::Shed },
             }

@@ -91,6 +91,7 @@ pub(crate) mod tests {
     pub(crate) fn row(scenario: &str, policy: &str, seed: u64, p99: f64) -> Row {
         let summary = Summary {
             ttft_ms: Percentiles { p50: p99 / 4.0, p95: p99 / 2.0, p99 },
+            floor_ms: Percentiles { p50: p99 / 40.0, p95: p99 / 20.0, p99: p99 / 10.0 },
             output_tokens_per_s: 1000.0,
             goodput: 0.5,
             prefix_hit_rate: 0.25,
@@ -106,6 +107,7 @@ pub(crate) mod tests {
         let wanted = serde_json::json!({"rows": [{
             "scenario": "mixed_8b", "policy": "predicted", "seed": 7, "load": 0.85,
             "ttft_ms": {"p50": 25.0, "p95": 50.0, "p99": 100.0},
+            "floor_ms": {"p50": 2.5, "p95": 5.0, "p99": 10.0},
             "output_tokens_per_s": 1000.0, "goodput": 0.5, "prefix_hit_rate": 0.25,
             "hot_spot_factor": 1.5,
         }]});

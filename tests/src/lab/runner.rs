@@ -25,6 +25,7 @@ use gateway::Gateway;
 use reading::Reading;
 use talk::Talk;
 
+use super::floor::Floor;
 use super::outcome::{Fate, Outcome, Run};
 use super::policy::{Asked, Contender, Decision, Ending, Sight};
 use super::request::LabRequest;
@@ -62,6 +63,7 @@ struct World<'a> {
     /// Requests that have not ended, those that have not arrived included.
     open: usize,
     events: Vec<Event>,
+    floor: Floor<'a>,
     has_adapters: bool,
 }
 
@@ -113,6 +115,7 @@ impl<'a> World<'a> {
             },
             open: 0,
             events: Vec::new(),
+            floor: Floor::of(&scenario.fleet),
             has_adapters: false,
             scenario,
         };
@@ -158,6 +161,7 @@ impl<'a> World<'a> {
             cached_tokens: 0,
             output_tokens: 0,
             preemptions: 0,
+            floor: Duration::ZERO,
             target: request.target.unwrap_or(self.scenario.target),
             fate: Fate::Unfinished,
         }
@@ -188,7 +192,9 @@ impl<'a> World<'a> {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Arrival(number) => {
-                self.run.outcomes[number].arrived = self.now;
+                let outcome = &mut self.run.outcomes[number];
+                outcome.arrived = self.now;
+                outcome.floor = self.floor.least(&self.requests[number].turn.request);
                 self.decide(number);
                 self.release(self.requests[number].gateway);
             }

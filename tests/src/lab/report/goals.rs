@@ -25,6 +25,15 @@ enum Against {
     OneGateway,
 }
 
+/// A figure over that of another policy.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    /// What the judged policy reached.
+    reached: f64,
+    /// What it would be if every request had come to an idle engine of the fastest kind.
+    least: Option<f64>,
+}
+
 /// Where a goal holds.
 #[derive(Clone, Copy, Debug)]
 enum Scenarios {
@@ -60,9 +69,10 @@ struct Goal {
     limit: Limit,
 }
 
-const MIXED: Scenarios = Scenarios::Named(&["mixed_8b", "mixed_32b"]);
-const BURSTY: Scenarios = Scenarios::Named(&["bursty_70b", "bursty_235b"]);
-const BURSTY_70B: Scenarios = Scenarios::Named(&["bursty_70b"]);
+const MIXED: Scenarios =
+    Scenarios::Named(&["announced_mixed_8b", "announced_mixed_32b", "mixed_8b", "mixed_32b"]);
+const BURSTY: Scenarios = Scenarios::Named(&["announced_bursty_70b", "bursty_70b", "bursty_235b"]);
+const BURSTY_70B: Scenarios = Scenarios::Named(&["announced_bursty_70b", "bursty_70b"]);
 const BURSTY_235B: Scenarios = Scenarios::Named(&["bursty_235b"]);
 const PREFIX: Scenarios = Scenarios::Named(&["shared_prefix_8b"]);
 const UNIFORM: Scenarios = Scenarios::Named(&["uniform_235b"]);
@@ -122,6 +132,15 @@ impl Figure {
             Self::Throughput => summary.output_tokens_per_s,
         }
     }
+
+    /// The least that any policy could reach, where that is known.
+    fn floor(self, summary: &Summary) -> Option<f64> {
+        match self {
+            Self::P95 => Some(summary.floor_ms.p95),
+            Self::P99 => Some(summary.floor_ms.p99),
+            Self::Throughput => None,
+        }
+    }
 }
 
 impl Limit {
@@ -164,13 +183,18 @@ impl Goal {
         }
     }
 
-    fn ratio(&self, of: &Group, with: &Group) -> Option<f64> {
+    fn ratio(&self, of: &Group, with: &Group) -> Option<Ratio> {
         let other = match self.against {
             Against::Policy(name) => name,
             Against::OneGateway => JUDGED,
         };
         let (own, other) = (of.standing(JUDGED)?, with.standing(other)?);
-        Standing::ratio(own, other, |summary| self.figure.of(summary))
+        let reached = Standing::ratio(own, other, |summary| self.figure.of(summary))?;
+        // The floor is the same whatever the policy: it takes the place of what was reached.
+        let floor = own.spread(|summary| self.figure.floor(summary).unwrap_or_default()).median;
+        let own = own.spread(|summary| self.figure.of(summary)).median;
+        let least = (floor > 0.0 && own > 0.0).then(|| reached * floor / own);
+        Some(Ratio { reached, least })
     }
 }
 
@@ -221,25 +245,34 @@ pub(super) fn goals(report: &Report) -> String {
 struct Verdict {
     judged: usize,
     missed: usize,
+    /// Missed where no policy could reach it.
+    beyond: usize,
 }
 
 impl Verdict {
     /// The cell of a load.
-    fn judge(&mut self, limit: Limit, load: f64, ratio: Option<f64>) -> String {
-        let Some(ratio) = ratio else { return "-".to_owned() };
+    fn judge(&mut self, limit: Limit, load: f64, ratio: Option<Ratio>) -> String {
+        let Some(Ratio { reached, least }) = ratio else { return "-".to_owned() };
         self.judged += 1;
-        if limit.allows(ratio, load) {
-            return factor(ratio);
+        if limit.allows(reached, load) {
+            factor(reached)
+        } else if least.is_none_or(|least| limit.allows(least, load)) {
+            self.missed += 1;
+            format!("**{}**", factor(reached))
+        } else {
+            self.beyond += 1;
+            format!("*{}*", factor(reached))
         }
-        self.missed += 1;
-        format!("**{}**", factor(ratio))
     }
 
     fn text(&self) -> String {
-        match self.missed {
-            0 => "met".to_owned(),
-            missed if missed == self.judged => "**missed**".to_owned(),
-            missed => format!("missed at {missed} of {}", self.judged),
+        let reachable = self.judged - self.beyond;
+        match (self.missed, reachable) {
+            (0, 0) => "out of reach".to_owned(),
+            (0, _) if self.beyond > 0 => format!("met at {reachable} of {}", self.judged),
+            (0, _) => "met".to_owned(),
+            (missed, _) if missed == reachable => "**missed**".to_owned(),
+            (missed, _) => format!("missed at {missed} of {reachable}"),
         }
     }
 }
@@ -303,6 +336,24 @@ mod tests {
         let p95 = "P95 / round_robin";
         assert_eq!(judged("bursty_70b", p95), ["at most 0.06", "**0.10**", "**missed**"]);
         assert_eq!(judged("bursty_235b", p95), ["at most 1.01", "0.10", "met"]);
+    }
+
+    #[test]
+    fn goals_below_the_floor_are_out_of_reach() {
+        // The floor is a tenth of what was reached: see `row`.
+        let rows = |own, other| {
+            vec![at(0.7, "mixed_8b", "round_robin", other), at(0.7, "mixed_8b", "predicted", own)]
+        };
+        let cells = |own, other| line(rows(own, other), "mixed_8b", "P99 / round_robin");
+        assert_eq!(cells(310.0, 1_000.0)[3..], ["*0.31*", "out of reach"]);
+        assert_eq!(cells(290.0, 1_000.0)[3..], ["**0.29**", "**missed**"]);
+        let mut both = rows(310.0, 1_000.0);
+        both.extend([
+            at(0.5, "mixed_8b", "round_robin", 1_000.0),
+            at(0.5, "mixed_8b", "predicted", 20.0),
+        ]);
+        let cells = line(both, "mixed_8b", "P99 / round_robin");
+        assert_eq!(cells[3..], ["0.020", "*0.31*", "met at 1 of 2"]);
     }
 
     #[test]

@@ -16,7 +16,8 @@ pub fn results(report: &Report, about: &str) -> String {
          [lab.md](lab.md). {about}\n\n\
          ## Goals\n\n\
          Each number is a median of `{JUDGED}` over the seeds, divided by the same of whom it is \
-         compared with. **Bold** misses the goal. `clairvoyant` is the bound; one gateway is the \
+         compared with. **Bold** misses the goal. *Italics* miss it where no policy could reach it: \
+         the same requests take longer than that on an idle fleet of its fastest engines. `clairvoyant` is the bound; one gateway is the \
          same scenario with one gateway instead of eight. At most 1.01 stands for \"not worse\": \
          seeds differ by more than a hundredth.\n\n{}\n\
          ## The default policy\n\n\
