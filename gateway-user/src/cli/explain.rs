@@ -61,7 +61,9 @@ fn render(explanation: &Value) -> String {
         .collect();
     let mut head: Vec<String> = ["", "ENDPOINT", "TOTAL"].into_iter().map(str::to_owned).collect();
     head.extend(scores.iter().map(|name| name.to_uppercase()));
-    head.extend(["CACHED", "IN FLIGHT", "WAITING", "DROPPED"].into_iter().map(str::to_owned));
+    head.extend(
+        ["CACHED", "IN FLIGHT", "OF PEERS", "WAITING", "DROPPED"].into_iter().map(str::to_owned),
+    );
     let mut rows = vec![head];
     rows.extend(endpoints.iter().map(|endpoint| candidate(endpoint, &scores, &winners)));
     out.push_str(&table(&rows));
@@ -79,6 +81,7 @@ fn candidate(endpoint: &Value, scores: &BTreeSet<&str>, winners: &[&str]) -> Vec
     row.extend([
         number(&endpoint["cached_tokens"], 0),
         number(&endpoint["in_flight"], 0),
+        number(&endpoint["peer_requests"], 0),
         number(&endpoint["waiting"], 0),
         endpoint["dropped"].as_str().unwrap_or_default().to_owned(),
     ]);
@@ -95,7 +98,7 @@ mod tests {
             "model": "m", "pool": "p", "target": "m", "policy": "weighted", "prompt_tokens": 12,
             "prefix_blocks": 0, "winners": ["a:1"], "endpoints": [
                 {"name": "a:1", "dropped": null, "total": 2.5, "scores": {"queue-scorer": 1.0},
-                 "cached_tokens": 16, "in_flight": 1, "waiting": null},
+                 "cached_tokens": 16, "in_flight": 1, "peer_requests": 7, "waiting": null},
                 {"name": "b:1", "dropped": "stale", "total": null, "scores": {},
                  "cached_tokens": 0, "in_flight": 0, "waiting": 3.0},
             ],
@@ -104,6 +107,8 @@ mod tests {
         assert!(text.contains("QUEUE-SCORER"), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[4].starts_with("*  a:1"), "{text}");
+        let own = lines[4].split_whitespace().rev().take(4).collect::<Vec<_>>();
+        assert_eq!(own, ["-", "7", "1", "16"], "{text}");
         assert!(lines[5].ends_with("stale"), "{text}");
     }
 

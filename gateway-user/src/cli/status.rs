@@ -30,6 +30,10 @@ fn render(status: &Value) -> String {
         text(&status["version"]),
         text(&status["phase"])
     );
+    let peers: Vec<String> = status["peers"].as_array().into_iter().flatten().map(peer).collect();
+    if !peers.is_empty() {
+        let _ = writeln!(out, "peers: {}", peers.join(", "));
+    }
     for pool in status["pools"].as_array().into_iter().flatten() {
         let _ = writeln!(
             out,
@@ -43,6 +47,7 @@ fn render(status: &Value) -> String {
             "ENDPOINT",
             "STATE",
             "IN FLIGHT",
+            "OF PEERS",
             "WAITING",
             "RUNNING",
             "KV %",
@@ -58,6 +63,15 @@ fn render(status: &Value) -> String {
     out
 }
 
+/// Another gateway, how it is, and how long ago it last told of its requests.
+fn peer(peer: &Value) -> String {
+    let state = format!("{} {}", text(&peer["address"]), text(&peer["state"]));
+    match peer["report_age_seconds"].as_f64() {
+        Some(seconds) => format!("{state} ({:.0} ms ago)", seconds * 1e3),
+        None => state,
+    }
+}
+
 fn endpoint(endpoint: &Value) -> Vec<String> {
     let scaled = |key: &str, factor: f64| {
         number(&endpoint[key].as_f64().map(|value| value * factor).into(), 0)
@@ -70,6 +84,7 @@ fn endpoint(endpoint: &Value) -> Vec<String> {
         text(&endpoint["name"]),
         state,
         number(&endpoint["in_flight"], 0),
+        number(&endpoint["peer_requests"], 0),
         number(&endpoint["waiting"], 0),
         number(&endpoint["running"], 0),
         scaled("kv_usage", 100.0),
@@ -89,8 +104,11 @@ mod tests {
     fn endpoints_are_rows_and_what_is_missing_is_a_dash() {
         let status = json!({
             "version": "1.2.3", "phase": "serving", "ready": true, "uptime_seconds": 61.2,
+            "peers": [{"address": "10.0.0.2:9901", "state": "up", "report_age_seconds": 0.021},
+                      {"address": "10.0.0.3:9901", "state": "down", "report_age_seconds": null}],
             "pools": [{"name": "p", "model": null, "policy": "predicted", "queued": 3, "endpoints": [
-                {"name": "a:1", "state": "serving", "in_flight": 2, "kv_usage": 0.25, "picks": 7,
+                {"name": "a:1", "state": "serving", "in_flight": 2,
+                 "peer_requests": 5, "kv_usage": 0.25, "picks": 7,
                  "signal_age_seconds": 0.04},
                 {"name": "b:1", "state": "ejected", "returns_in_seconds": 9.6, "in_flight": 0},
             ]}],
@@ -98,11 +116,15 @@ mod tests {
         let text = render(&status);
         assert!(text.starts_with("inference-gateway 1.2.3, serving, ready, up 61 s\n"), "{text}");
         assert!(text.contains("pool p (any model), policy predicted, 3 queued"), "{text}");
+        assert!(
+            text.contains("\npeers: 10.0.0.2:9901 up (21 ms ago), 10.0.0.3:9901 down\n"),
+            "{text}"
+        );
         let row = |name: &str| {
             let line = text.lines().find(|line| line.starts_with(name)).unwrap();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(row("a:1"), ["a:1", "serving", "2", "-", "-", "25", "-", "7", "-", "40"]);
+        assert_eq!(row("a:1"), ["a:1", "serving", "2", "5", "-", "-", "25", "-", "7", "-", "40"]);
         assert_eq!(row("b:1")[1..4], ["ejected", "10", "s"]);
     }
 }
