@@ -122,6 +122,7 @@ fn metrics(gateway: &Gateway) -> Reply {
             pool: pool.name(),
             endpoints: pool.endpoints(),
             queued: pool.queued(),
+            deferred: pool.deferred(),
         })
         .collect();
     gateway.metrics.sampled.update(&samples);

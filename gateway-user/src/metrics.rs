@@ -157,7 +157,7 @@ impl Metrics {
             queue_wait: histograms(
                 r,
                 "inference_gateway_queue_wait_seconds",
-                "Time a request waited in the gateway, in its queue or for its lot",
+                "Time a request waited in the gateway, in its queue, for its lot or for shorter prompts",
                 LATENCY,
                 &["pool"],
             )?,

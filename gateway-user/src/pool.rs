@@ -222,10 +222,17 @@ impl Pool {
         }
     }
 
-    /// Requests in the gateway's queue.
+    /// Requests that wait in the gateway, for room or for their lots.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.shared.lock().flow.queued()
+        let state = self.shared.lock();
+        state.flow.queued() + state.pool.held() as usize
+    }
+
+    /// Long prompts that wait in the gateway for shorter ones.
+    #[must_use]
+    pub fn deferred(&self) -> usize {
+        self.shared.lock().pool.deferred() as usize
     }
 
     /// Metrics of one model in this pool.

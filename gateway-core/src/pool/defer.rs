@@ -79,6 +79,12 @@ impl Pool {
         Some(now + patience.min(longest))
     }
 
+    /// Requests that give way now.
+    #[must_use]
+    pub fn deferred(&self) -> u32 {
+        self.rows.iter().map(|row| row.own.deferred).sum()
+    }
+
     /// Enters a request that gives way.
     pub(super) fn defer(&mut self, slot: u32, lease: LeaseId, untold: Option<Sent>) {
         self.endpoints[slot as usize].deferred.push(Deferred { lease, untold });

@@ -187,10 +187,10 @@ impl Pool {
         None
     }
 
-    /// Requests that were picked and not sent: they wait for their lots, or give way.
+    /// Requests that wait for their lots.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.rows.iter().map(|row| row.own.held).sum()
+        self.rows.iter().map(|row| row.own.held - row.own.deferred).sum()
     }
 
     /// The first that still waits at `slot`.

@@ -41,6 +41,8 @@ struct PoolStatus {
     model: Option<String>,
     policy: &'static str,
     queued: usize,
+    /// Long prompts that give way to others.
+    deferred: usize,
     endpoints: Vec<EndpointStatus>,
 }
 
@@ -81,6 +83,7 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
             model: pool.config.names.model.as_deref().map(str::to_owned),
             policy: pool.config.settings.policy.name(),
             queued: pool.queued(),
+            deferred: pool.deferred(),
             endpoints: pool.endpoints().into_iter().map(|view| endpoint(view, now)).collect(),
         })
         .collect();

@@ -37,11 +37,12 @@ fn render(status: &Value) -> String {
     for pool in status["pools"].as_array().into_iter().flatten() {
         let _ = writeln!(
             out,
-            "\npool {} ({}), policy {}, {} queued",
+            "\npool {} ({}), policy {}, {} queued, {} deferred",
             text(&pool["name"]),
             pool["model"].as_str().unwrap_or("any model"),
             text(&pool["policy"]),
-            number(&pool["queued"], 0)
+            number(&pool["queued"], 0),
+            number(&pool["deferred"], 0)
         );
         let head = [
             "ENDPOINT",
@@ -106,7 +107,8 @@ mod tests {
             "version": "1.2.3", "phase": "serving", "ready": true, "uptime_seconds": 61.2,
             "peers": [{"address": "10.0.0.2:9901", "state": "up", "report_age_seconds": 0.021},
                       {"address": "10.0.0.3:9901", "state": "down", "report_age_seconds": null}],
-            "pools": [{"name": "p", "model": null, "policy": "predicted", "queued": 3, "endpoints": [
+            "pools": [{"name": "p", "model": null, "policy": "predicted", "queued": 3,
+                "deferred": 1, "endpoints": [
                 {"name": "a:1", "state": "serving", "in_flight": 2,
                  "peer_requests": 5, "kv_usage": 0.25, "picks": 7,
                  "signal_age_seconds": 0.04},
@@ -115,7 +117,10 @@ mod tests {
         });
         let text = render(&status);
         assert!(text.starts_with("inference-gateway 1.2.3, serving, ready, up 61 s\n"), "{text}");
-        assert!(text.contains("pool p (any model), policy predicted, 3 queued"), "{text}");
+        assert!(
+            text.contains("pool p (any model), policy predicted, 3 queued, 1 deferred"),
+            "{text}"
+        );
         assert!(
             text.contains("\npeers: 10.0.0.2:9901 up (21 ms ago), 10.0.0.3:9901 down\n"),
             "{text}"

@@ -25,6 +25,7 @@ pub(crate) struct Families {
     peer_up: GaugeVec,
     peer_age: GaugeVec,
     queued: GaugeVec,
+    deferred: GaugeVec,
     index_blocks: GaugeVec,
 }
 
@@ -34,6 +35,7 @@ pub(crate) struct PoolSample<'a> {
     pub(crate) pool: &'a str,
     pub(crate) endpoints: Vec<EndpointView>,
     pub(crate) queued: usize,
+    pub(crate) deferred: usize,
 }
 
 impl Families {
@@ -109,6 +111,11 @@ impl Families {
                 "Requests that wait in the gateway, in its queue or for their lots",
                 &["pool"],
             )?,
+            deferred: gauge(
+                "inference_gateway_deferred_requests",
+                "Long prompts that wait in the gateway for shorter ones",
+                &["pool"],
+            )?,
             index_blocks: gauge(
                 "inference_gateway_prefix_index_blocks",
                 "Blocks of prompts the prefix index holds for an endpoint",
@@ -139,6 +146,7 @@ impl Families {
             set(&self.running, &[pool], mean(|e| e.signals.running));
             set(&self.ready, &[pool], Some(fresh.len() as f64));
             set(&self.queued, &[pool], Some(sample.queued as f64));
+            set(&self.deferred, &[pool], Some(sample.deferred as f64));
             for endpoint in &sample.endpoints {
                 let labels = &[pool, &*endpoint.name];
                 set(&self.per_pod_queue, labels, endpoint.signals.waiting);
@@ -187,6 +195,7 @@ impl Families {
             &self.signal_age,
             &self.peer_requests,
             &self.queued,
+            &self.deferred,
             &self.index_blocks,
         ] {
             gauge.reset();

@@ -85,9 +85,9 @@ impl Flow {
         self.retries.reconfigure(config.retry.budget);
     }
 
-    /// Requests that wait, for room or for their lots.
+    /// Requests that wait for room.
     pub(super) fn queued(&self) -> usize {
-        self.admission.len() + self.held.len()
+        self.admission.len()
     }
 
     /// Notes that a request has ended, sent or not.
@@ -100,7 +100,7 @@ impl Flow {
         self.admission.served(class.priority, &class.flow, class.tokens, actual);
     }
 
-    /// Lets held requests go whose lots are due, and queued ones while there is room.
+    /// Lets held requests go that are due, and queued ones while there is room.
     pub(super) fn dispatch(
         &mut self,
         pool: &mut pool::Pool,

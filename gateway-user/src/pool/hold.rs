@@ -1,4 +1,4 @@
-//! Requests that are picked and wait for their lots.
+//! Requests that are picked and wait for their lots, or give way.
 //!
 //! The core says who waits and who is due; this file keeps those who wait. They are told
 //! by whoever changes the pool: an answer that ends, a reading of an engine's page.
@@ -28,11 +28,6 @@ pub(super) struct Place {
 pub(super) struct Held(HashMap<LeaseId, oneshot::Sender<()>>);
 
 impl Held {
-    /// How many.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Takes a pick; it waits if it is held.
     pub(super) fn place(&mut self, pick: Pick) -> Place {
         let due = pick.held.then(|| {

@@ -9,7 +9,7 @@ use gateway_tests::wait::{soon, until};
 use super::ask::{CHAT, metric_becomes, send, stream_body};
 use super::crowd::Crowd;
 
-const QUEUED: &str = r#"inference_gateway_queued_requests{pool="p"}"#;
+const DEFERRED: &str = r#"inference_gateway_deferred_requests{pool="p"}"#;
 
 /// A text of about so many tokens that begins like no other.
 fn text(name: &str, tokens: usize) -> String {
@@ -39,17 +39,17 @@ async fn a_long_prompt_waits_while_short_ones_are_answered() -> Result<()> {
     let gateway = Gateway::over(&[&engine], "").await?;
     let crowd = crowd(&gateway).await?;
     let mut long = long(&gateway).await?;
-    metric_becomes(&gateway, QUEUED, 1.0).await?;
+    metric_becomes(&gateway, DEFERRED, 1.0).await?;
     let before = crowd.answered();
     until(async || {
-        anyhow::ensure!(gateway.metric(QUEUED).await? == 1.0, "it did not give way");
+        anyhow::ensure!(gateway.metric(DEFERRED).await? == 1.0, "it did not give way");
         anyhow::Ok(crowd.answered() >= before + 50)
     })
     .await?;
     crowd.stop().await?;
     let answer = soon(long.answer()).await?;
     assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
-    metric_becomes(&gateway, QUEUED, 0.0).await?;
+    metric_becomes(&gateway, DEFERRED, 0.0).await?;
     gateway.idle().await;
     Ok(())
 }
@@ -60,9 +60,9 @@ async fn a_client_that_leaves_meanwhile_is_forgotten() -> Result<()> {
     let gateway = Gateway::over(&[&engine], "").await?;
     let crowd = crowd(&gateway).await?;
     let long = long(&gateway).await?;
-    metric_becomes(&gateway, QUEUED, 1.0).await?;
+    metric_becomes(&gateway, DEFERRED, 1.0).await?;
     drop(long);
-    metric_becomes(&gateway, QUEUED, 0.0).await?;
+    metric_becomes(&gateway, DEFERRED, 0.0).await?;
     crowd.stop().await?;
     gateway.idle().await;
     Ok(())

@@ -49,11 +49,11 @@ fn answer_all(world: &mut World, leases: &mut Vec<Lease>) {
 fn a_long_prompt_waits_until_those_before_it_are_computed() {
     let (mut world, mut usual) = busy(1, 8, PoolSettings::default());
     let long = defer(&mut world);
-    assert_eq!((world.pool.held(), due(&mut world)), (1, vec![]));
+    assert_eq!((world.pool.deferred(), due(&mut world)), (1, vec![]));
     // Five are 1,500 tokens, a fifth of its own are 1,600.
     usual.drain(..3).for_each(|lease| world.pool.first_token(&lease, world.now));
     assert_eq!(due(&mut world), [long.id()]);
-    assert_eq!(world.pool.held(), 0);
+    assert_eq!(world.pool.deferred(), 0);
     world.pool.first_token(&long, world.now);
     world.finish(long);
     answer_all(&mut world, &mut usual);
@@ -121,7 +121,7 @@ fn who_goes_away_meanwhile_leaves_no_trace() {
     let (mut world, mut usual) = busy(1, 8, PoolSettings::default());
     let long = defer(&mut world);
     world.pool.finish(long, End::NotSent, world.now);
-    assert_eq!(world.pool.held(), 0);
+    assert_eq!(world.pool.deferred(), 0);
     answer_all(&mut world, &mut usual);
     assert_eq!(due(&mut world), []);
     let own = world.pool.rows[0].own;
@@ -188,7 +188,8 @@ fn whoever_has_given_way_waits_for_a_place_like_everybody() {
         world.pool.first_token(lease, world.now);
     }
     world.observe(0, &load(0.0, 64.0, 0.5));
-    assert_eq!((world.pool.held(), due(&mut world)), (1, vec![]));
+    assert_eq!(due(&mut world), []);
+    assert_eq!((world.pool.held(), world.pool.deferred()), (1, 0));
     running.into_iter().take(2).for_each(|lease| world.finish(lease));
     assert_eq!(due(&mut world), [long.id()]);
 }
