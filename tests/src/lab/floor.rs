@@ -5,11 +5,11 @@
 //! anywhere. Queues, batches, order and knowledge play no part in it: a goal below the floor is out of
 //! everybody's reach.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use super::request::{BLOCK_TOKENS, LabRequest};
 use super::scenario::EngineSpec;
+use crate::block_map::BlockSet;
 use crate::profile::Profile;
 
 /// Works out the floors of requests, which have to come in the order of their arrival.
@@ -17,7 +17,7 @@ use crate::profile::Profile;
 pub(super) struct Floor<'a> {
     kinds: Vec<&'a Profile>,
     /// Blocks of all requests so far, answers included.
-    seen: HashSet<u64>,
+    seen: BlockSet,
 }
 
 impl<'a> Floor<'a> {
@@ -28,7 +28,7 @@ impl<'a> Floor<'a> {
                 kinds.push(&spec.profile);
             }
         }
-        Self { kinds, seen: HashSet::new() }
+        Self { kinds, seen: BlockSet::default() }
     }
 
     /// The least time to first token of a request.
