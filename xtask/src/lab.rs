@@ -11,6 +11,7 @@ use clap::{Args, Parser as _};
 
 use crate::machine;
 
+mod agreement;
 mod gateway;
 mod http;
 mod send;

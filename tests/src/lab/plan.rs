@@ -160,18 +160,19 @@ fn turns_of(session: &Session, number: usize) -> Vec<PlannedTurn> {
 fn text(request: &LabRequest, number: usize, tokens: Range<usize>) -> String {
     let own = |block: u64| (number as u64) << 32 | block;
     let blocks = request.prompt_blocks().iter().copied().chain((0_u64..).map(own));
-    let words = blocks.flat_map(|block| {
-        // Each word is a function of its block and its place in it.
-        let mut rng = fastrand::Rng::with_seed(block);
-        std::iter::repeat_with(move || std::array::from_fn::<char, 3, _>(|_| rng.lowercase()))
-            .take(BLOCK_TOKENS as usize)
-    });
+    let words = blocks.flat_map(|block| words(block).take(BLOCK_TOKENS as usize));
     let mut text = String::with_capacity(tokens.len() * 4);
     for word in words.skip(tokens.start).take(tokens.len()) {
         text.push(' ');
         text.extend(word);
     }
     text
+}
+
+/// The words of a block's text, each of three letters: the same for equal hashes.
+pub(super) fn words(block: u64) -> impl Iterator<Item = [char; 3]> {
+    let mut rng = fastrand::Rng::with_seed(block);
+    std::iter::repeat_with(move || std::array::from_fn(|_| rng.lowercase()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ use crate::{fleet, stream};
 /// How long a gateway may take until it answers a first request.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Time between two polls of SMG, by default.
+const SMG_POLLS: Duration = Duration::from_secs(10);
+
 /// A kind of gateway, as it is started.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
@@ -79,6 +82,19 @@ impl Kind {
         }
     }
 
+    /// How long it is left alone before requests come. SMG polls its engines every 10 s, and the
+    /// first time before it knows them all: it is to know them, and to be anywhere between two
+    /// polls, as its twin is.
+    fn settling(self, run: u64) -> Duration {
+        match self {
+            Self::Router(Router::Smg) => {
+                let share = fastrand::Rng::with_seed(run).f64();
+                SMG_POLLS + SMG_POLLS.mul_f64(share)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Starts it in front of the engines and waits until it answers.
     pub(super) fn start(self, site: &Site<'_>) -> Result<Running> {
         let (listen, process) = match self {
@@ -91,6 +107,8 @@ impl Kind {
             Self::Router(router) => router.start(site)?,
         };
         wait_answering(listen, site, &process).with_context(|| self.name())?;
+        std::thread::sleep(self.settling(site.run));
+        let_first_turn_come(listen, site).with_context(|| self.name())?;
         Ok(Running { listen, _process: process })
     }
 }
@@ -179,34 +197,88 @@ fn spawn(name: &str, command: &mut Command, home: &Path, listen: SocketAddr) -> 
     Ok(Process::Other(child))
 }
 
-/// Routers listen before they know their engines: only an answer says that they do. Then
-/// as many requests follow as it takes until who takes turns is at the first engine again,
-/// as in the lab.
+/// Routers listen before they know their engines: only an answer says that they do.
 fn wait_answering(listen: SocketAddr, site: &Site<'_>, process: &Process) -> Result<()> {
-    let body = format!(
-        r#"{{"model":"{}","prompt":" hi","max_tokens":1,"stream":true,"stream_options":{{"include_usage":true}}}}"#,
-        site.model
-    );
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let started = Instant::now();
-    let mut answered = 0;
-    while answered < site.engines.len() {
-        let answer = runtime.block_on(async {
-            let ask = stream::ask(listen, "/v1/completions", &body);
-            tokio::time::timeout(PATIENCE, ask).await
-        });
-        match answer {
-            Ok(Ok(_)) => answered += 1,
-            Ok(Err(error)) if started.elapsed() > PATIENCE => {
+    loop {
+        match ask(listen, site) {
+            Ok(()) => return Ok(()),
+            Err(error) if started.elapsed() > PATIENCE => {
                 let log = match process {
                     Process::Own(gateway) => gateway.log_tail(),
                     Process::Other(child) => child.log_tail(),
                 };
                 return Err(error.context(format!("it does not answer; its log ends:\n{log}")));
             }
-            Ok(Err(_)) => std::thread::sleep(Duration::from_millis(100)),
-            Err(_) => bail!("it takes a request and never answers"),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Asks until the last engine has answered: whoever takes turns is then at the first one, as in
+/// the lab. Others may leave the last engine alone, and are asked no more than that takes.
+fn let_first_turn_come(listen: SocketAddr, site: &Site<'_>) -> Result<()> {
+    let Some(last) = site.engines.last() else { return Ok(()) };
+    let mut answered = answers(*last)?;
+    for _ in site.engines {
+        ask(listen, site)?;
+        let before = std::mem::replace(&mut answered, answers(*last)?);
+        if answered > before {
+            break;
         }
     }
     Ok(())
+}
+
+/// Sends a short request and reads its answer.
+fn ask(listen: SocketAddr, site: &Site<'_>) -> Result<()> {
+    let body = format!(
+        r#"{{"model":"{}","prompt":" hi","max_tokens":1,"stream":true,"stream_options":{{"include_usage":true}}}}"#,
+        site.model
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async {
+        let ask = stream::ask(listen, "/v1/completions", &body);
+        tokio::time::timeout(PATIENCE, ask).await
+    });
+    answer.context("it takes a request and never answers")??;
+    Ok(())
+}
+
+/// Requests that an engine has answered so far, as its page says.
+fn answers(engine: SocketAddr) -> Result<u64> {
+    let (status, page) = fleet::get(engine, "/metrics")?;
+    if status != 200 {
+        bail!("the engine at {engine} has no page: {status}");
+    }
+    Ok(successes(&page))
+}
+
+fn successes(page: &str) -> u64 {
+    let series = page.lines().filter(|line| line.starts_with("vllm:request_success_total{"));
+    let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum::<f64>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_however_they_ended() {
+        let page = "# TYPE vllm:request_success_total counter\n\
+                    vllm:request_success_total{engine=\"0\",finished_reason=\"stop\"} 3.0\n\
+                    vllm:request_success_total{engine=\"0\",finished_reason=\"length\"} 40.0\n\
+                    vllm:request_success_created{engine=\"0\"} 1.7e9\n";
+        assert_eq!(successes(page), 43);
+    }
+
+    #[test]
+    fn smg_meets_requests_at_any_time_between_its_second_poll_and_its_third() {
+        let smg = Kind::Router(Router::Smg);
+        let settled: Vec<Duration> = (0..3).map(|run| smg.settling(run)).collect();
+        assert!(settled.iter().all(|time| (SMG_POLLS..SMG_POLLS * 2).contains(time)));
+        assert_ne!(settled[0], settled[1]);
+        assert_eq!(Kind::Envoy.settling(1), Duration::ZERO);
+    }
 }

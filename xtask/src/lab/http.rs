@@ -5,18 +5,20 @@
 //! of the policy that decides likewise: if the two agree, virtual time may be believed
 //! about fleets that fit on no machine.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
+use super::agreement::{Row, table};
 use super::gateway::Kind;
 use super::send::{Figures, Session, send};
-use crate::bench::figures::{median, write_json};
+use crate::bench::figures::write_json;
 use crate::fleet::{Build, Programs};
 use crate::machine;
 
@@ -41,12 +43,19 @@ pub(super) struct Options {
     /// Engines; the scenario's fleet is thinned out to so many.
     #[arg(long, default_value_t = 4)]
     engines: usize,
+    /// Runs of each gateway, all of the same requests; their median is compared.
+    #[arg(long, default_value_t = 1)]
+    runs: usize,
     /// Only gateways whose name contains one of these, separated by commas.
     #[arg(long, value_delimiter = ',')]
     gateways: Vec<String>,
-    /// Writes the figures to this file as JSON.
+    /// Writes the figures to this file as JSON, after each run.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Counts the runs that the file has already, and makes those that are missing. Virtual time
+    /// is computed anew.
+    #[arg(long, requires = "json")]
+    resume: bool,
 }
 
 /// What a gateway is started with.
@@ -55,6 +64,8 @@ pub(super) struct Site<'a> {
     pub(super) home: &'a Path,
     pub(super) model: &'a str,
     pub(super) engines: &'a [SocketAddr],
+    /// Number of the run, which decides what is left to chance.
+    pub(super) run: u64,
 }
 
 impl Site<'_> {
@@ -66,6 +77,7 @@ impl Site<'_> {
 /// A scenario, as `lab-plan` prints it.
 #[derive(Debug, Deserialize)]
 struct Plan {
+    scenario: String,
     model: String,
     engines: Vec<String>,
     sessions: Vec<Session>,
@@ -81,21 +93,58 @@ struct Prediction {
     figures: Figures,
 }
 
-/// A gateway's figures beside those of virtual time. That has several runs: of a policy
-/// that draws lots, one run over HTTP can only be expected to lie among them.
-#[derive(Debug, Serialize)]
-struct Row {
-    gateway: String,
-    policy: &'static str,
-    http: Figures,
-    virtual_time: Vec<Figures>,
+/// Which requests are sent: runs of different ones are not compared.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+struct Sent {
+    scenario: String,
+    load: f64,
+    seed: u64,
+    seconds: u64,
+    engines: usize,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Report {
+    sent: Sent,
     rows: Vec<Row>,
     /// Gateways that could not be had here, and why.
     missing: Vec<String>,
+}
+
+impl Report {
+    /// What the file has, or nothing yet.
+    fn begin(options: &Options) -> Result<Self> {
+        let sent = Sent {
+            scenario: options.scenario.clone(),
+            load: options.load,
+            seed: options.seed,
+            seconds: options.seconds,
+            engines: options.engines,
+        };
+        let known = options.json.as_deref().filter(|file| options.resume && file.exists());
+        let Some(file) = known else {
+            return Ok(Self { sent, rows: Vec::new(), missing: Vec::new() });
+        };
+        let cannot = || format!("cannot go on from {}", file.display());
+        let text = fs::read_to_string(file).with_context(cannot)?;
+        let known: Self = serde_json::from_str(&text).with_context(cannot)?;
+        if known.sent != sent {
+            bail!("{} has runs of other requests: {:?}", file.display(), known.sent);
+        }
+        Ok(Self { missing: Vec::new(), ..known })
+    }
+
+    /// A gateway's row; made if there is none.
+    fn row(&mut self, kind: Kind) -> &mut Row {
+        let name = kind.name();
+        let place = self.rows.iter().position(|row| row.gateway == name);
+        let place = place.unwrap_or_else(|| {
+            let policy = kind.twin().to_owned();
+            self.rows.push(Row { gateway: name, policy, ..Row::default() });
+            self.rows.len() - 1
+        });
+        &mut self.rows[place]
+    }
 }
 
 /// Runs the comparison.
@@ -108,21 +157,35 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let programs = Programs::build(Build::Release)?;
     let plan = plan(options)?;
     println!("{}\n", introduction(options, &plan));
-    let mut report = Report::default();
-    for kind in Kind::ALL.into_iter().filter(|kind| is_wanted(options, *kind)) {
-        match measure(kind, &programs, &plan) {
-            Ok(http) => {
-                let twins = plan.predictions.iter().filter(|said| said.policy == kind.twin());
-                let virtual_time = twins.map(|said| said.figures.clone()).collect();
-                let row = Row { gateway: kind.name(), policy: kind.twin(), http, virtual_time };
-                println!("{}: P99 {:.0} ms", row.gateway, row.http.ttft_ms.p99);
-                report.rows.push(row);
+    let mut report = Report::begin(options)?;
+    let mut wanted: Vec<Kind> =
+        Kind::ALL.into_iter().filter(|kind| is_wanted(options, *kind)).collect();
+    // Gateways take turns, so that a busy hour of the machine is not one gateway's.
+    for run in 0..options.runs {
+        for kind in wanted.clone() {
+            if report.row(kind).http.len() > run {
+                continue;
             }
-            Err(error) if matches!(kind, Kind::Ours(_)) => return Err(error),
-            Err(error) => report.missing.push(format!("{}: {error:#}", kind.name())),
+            match measure(kind, &programs, &plan, run as u64) {
+                Ok(figures) => {
+                    println!("{}, run {}: {figures}", kind.name(), run + 1);
+                    report.row(kind).http.push(figures);
+                    write_json(options.json.as_deref(), &report)?;
+                }
+                Err(error) if matches!(kind, Kind::Ours(_)) => return Err(error),
+                Err(error) => {
+                    wanted.retain(|other| *other != kind);
+                    report.missing.push(format!("{}: {error:#}", kind.name()));
+                }
+            }
         }
     }
-    print!("\n{}", table(&report));
+    report.rows.retain(|row| !row.http.is_empty());
+    for row in &mut report.rows {
+        let said = plan.predictions.iter().filter(|said| said.policy == row.policy);
+        row.virtual_time = said.map(|said| said.figures.clone()).collect();
+    }
+    print!("\n{}", table(&report.rows, &report.missing));
     write_json(options.json.as_deref(), &report)
 }
 
@@ -132,7 +195,8 @@ fn is_wanted(options: &Options, kind: Kind) -> bool {
 }
 
 fn plan(options: &Options) -> Result<Plan> {
-    let twins: Vec<&str> = Kind::ALL.into_iter().map(Kind::twin).collect();
+    let twins: BTreeSet<&str> = Kind::ALL.into_iter().map(Kind::twin).collect();
+    let twins: Vec<&str> = twins.into_iter().collect();
     let mut command = Command::new(machine::target()?.join("release/lab-plan"));
     command.arg(&options.scenario).args(["--load", &options.load.to_string()]);
     command.args(["--seed", &options.seed.to_string()]);
@@ -149,7 +213,7 @@ fn plan(options: &Options) -> Result<Plan> {
 fn introduction(options: &Options, plan: &Plan) -> String {
     format!(
         "{} at {:.0} % of capacity: {} simulated engines, {} requests over {} s of real time per \
-         gateway, {:.0} s of them warm-up; time to first token is measured at the client.",
+         gateway and run, {:.0} s of them warm-up; time to first token is measured at the client.",
         options.scenario,
         options.load * 100.0,
         plan.engines.len(),
@@ -160,123 +224,16 @@ fn introduction(options: &Options, plan: &Plan) -> String {
 }
 
 /// Fresh engines and a fresh gateway: no policy finds another's caches.
-fn measure(kind: Kind, programs: &Programs, plan: &Plan) -> Result<Figures> {
-    let home = machine::directory("lab/http")?;
+fn measure(kind: Kind, programs: &Programs, plan: &Plan, run: u64) -> Result<Figures> {
+    // One for each scenario, so that two can run side by side.
+    let home = machine::directory(&format!("lab/http/{}", plan.scenario))?;
     let engines = programs.start_engines(&plan.engines, &home)?;
     let addresses = &engines.addresses;
-    let site = Site { programs, home: &home, model: &plan.model, engines: addresses };
+    let site = Site { programs, home: &home, model: &plan.model, engines: addresses, run };
     let gateway = kind.start(&site)?;
     let sent = send(gateway.listen, &plan.model, &plan.sessions)?;
     if let Some(failure) = sent.iter().find_map(|sent| sent.result.as_ref().err()) {
         println!("{}: first failure: {failure}", kind.name());
     }
     Ok(Figures::of(&sent, &(plan.warm_up_ms..plan.end_ms), NEVER_MS))
-}
-
-/// How far HTTP and virtual time may be apart.
-const GOAL: f64 = 0.1;
-
-/// One of a run's figures.
-type Figure = fn(&Figures) -> f64;
-
-/// The figures that are compared, with their columns.
-const COMPARED: [(&str, Figure); 4] = [
-    ("P50 ms", |figures| figures.ttft_ms.p50),
-    ("P95 ms", |figures| figures.ttft_ms.p95),
-    ("P99 ms", |figures| figures.ttft_ms.p99),
-    ("tokens/s", |figures| figures.output_tokens_per_s),
-];
-
-/// One figure of a row.
-struct Compared {
-    http: f64,
-    /// Of virtual time: median, least, greatest.
-    said: [f64; 3],
-}
-
-impl Compared {
-    fn of(row: &Row, figure: Figure) -> Self {
-        let said = || row.virtual_time.iter().map(figure);
-        let low = said().fold(f64::INFINITY, f64::min);
-        Self { http: figure(&row.http), said: [median(said()), low, said().fold(0.0, f64::max)] }
-    }
-
-    fn difference(&self) -> f64 {
-        self.http / self.said[0] - 1.0
-    }
-
-    fn is_within_goal(&self) -> bool {
-        self.difference().abs() <= GOAL
-    }
-
-    fn is_among_runs(&self) -> bool {
-        (self.said[1]..=self.said[2]).contains(&self.http)
-    }
-
-    /// `HTTP / median of virtual time (difference; least to greatest)`.
-    fn cell(&self) -> String {
-        let (http, [median, low, high]) = (self.http, self.said);
-        let difference = self.difference() * 100.0;
-        format!("{http:.0} / {median:.0} ({difference:+.0} %; {low:.0} to {high:.0})")
-    }
-}
-
-/// A line for each gateway: its figures, how many of them are within the goal, and how many
-/// among the runs of virtual time.
-fn table(report: &Report) -> String {
-    let columns: Vec<&str> = COMPARED.iter().map(|(name, _)| *name).collect();
-    let mut text = format!(
-        "| gateway | policy in the lab | {} | failed | within 10 % | among the runs |\n\
-         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
-        columns.join(" | ")
-    );
-    for row in &report.rows {
-        let figures = COMPARED.map(|(_, figure)| Compared::of(row, figure));
-        let count = |is: fn(&Compared) -> bool| figures.iter().filter(|one| is(one)).count();
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} of 4 | {} of 4 |",
-            row.gateway,
-            row.policy,
-            figures.each_ref().map(Compared::cell).join(" | "),
-            row.http.failed,
-            count(Compared::is_within_goal),
-            count(Compared::is_among_runs),
-        );
-    }
-    for missing in &report.missing {
-        let _ = writeln!(text, "not measured: {missing}");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::send::Percentiles;
-    use super::*;
-
-    #[test]
-    fn table_says_how_far_http_is_from_virtual_time() {
-        let figures = |p99: f64| Figures {
-            ttft_ms: Percentiles { p50: 100.0, p95: 200.0, p99 },
-            output_tokens_per_s: 50.0,
-            failed: 0,
-        };
-        let row = Row {
-            gateway: "ours predicted".to_owned(),
-            policy: "predicted",
-            http: figures(1150.0),
-            virtual_time: [1000.0, 900.0, 1400.0].map(figures).to_vec(),
-        };
-        let report = Report { rows: vec![row], missing: vec!["smg: no network".to_owned()] };
-        let text = table(&report);
-        assert!(
-            text.contains(
-                "| 1150 / 1000 (+15 %; 900 to 1400) | 50 / 50 (+0 %; 50 to 50) | 0 | 3 of 4 | 4 of 4 |"
-            ),
-            "{text}"
-        );
-        assert!(text.contains("not measured: smg: no network"));
-    }
 }

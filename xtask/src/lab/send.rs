@@ -1,5 +1,6 @@
 //! Sends a plan's sessions, each at its moment, whatever became of those before.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -125,6 +126,15 @@ fn body(model: &str, prompt: &str, output_tokens: u32) -> String {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Percentiles { p50, p95, p99 } = self.ttft_ms;
+        let tokens = self.output_tokens_per_s;
+        write!(f, "P50 {p50:.0} ms, P95 {p95:.0} ms, P99 {p99:.0} ms, {tokens:.0} tokens/s")?;
+        if self.failed > 0 { write!(f, ", {} failed", self.failed) } else { Ok(()) }
+    }
 }
 
 impl Figures {

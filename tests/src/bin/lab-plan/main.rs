@@ -6,11 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use gateway_core::Time;
-use gateway_tests::engine::EngineRequest;
 use gateway_tests::lab::catalogue::{self, Entry};
 use gateway_tests::lab::policy::Contender;
-use gateway_tests::lab::request::LabRequest;
-use gateway_tests::lab::scenario::{EngineSpec, Scenario, Session};
+use gateway_tests::lab::scenario::{EngineSpec, Scenario};
 use gateway_tests::lab::{self, calibrate, plan::Plan, report::Row, runner};
 
 /// Prints a scenario as a plan of HTTP requests.
@@ -33,9 +31,9 @@ struct Args {
     /// Most engines; a larger fleet is thinned out evenly.
     #[arg(long, default_value_t = 8)]
     engines: usize,
-    /// Runs per policy. What differs is chance: whose turn is first, who is picked among
-    /// equals, the phase of a gateway's readings, and milliseconds on the way.
-    #[arg(long, default_value_t = 20)]
+    /// Runs per policy. What differs is chance: who is picked among equals, the phase of a
+    /// gateway's readings, and milliseconds on the way.
+    #[arg(long, default_value_t = 100)]
     runs: u64,
     /// Policies to predict, by name, separated by commas.
     #[arg(long, value_delimiter = ',')]
@@ -77,22 +75,18 @@ fn scaled_down(entry: &Entry, args: &Args) -> Scenario {
     Scenario { fleet, ..entry.scenario(rate, args.seed, warm_up, length) }
 }
 
-/// The scenario as it may come to pass on real sockets: a few short requests ahead, which
-/// move whose turn it is, and arrivals up to 5 ms late. Neither matters in itself; what a
-/// policy makes of such trifles belongs to what it may do.
+/// The scenario as it may come to pass on real sockets: arrivals up to 5 ms late, in the order
+/// in which they were sent, as one client has it. That does not matter in itself; what a policy
+/// makes of such trifles belongs to what it may do.
 fn by_chance(scenario: &Scenario, run: u64) -> Scenario {
     let mut scenario = scenario.clone();
+    scenario.sessions.sort_by_key(|session| session.start);
     let mut rng = fastrand::Rng::with_seed(run);
+    let mut before = Time::ZERO;
     for session in &mut scenario.sessions {
-        session.start += Duration::from_micros(rng.u64(..5_000));
+        session.start = before.max(session.start + Duration::from_micros(rng.u64(..5_000)));
+        before = session.start;
     }
-    let short = || {
-        let engine =
-            EngineRequest { prompt_tokens: 1, output_tokens: 1, ..EngineRequest::default() };
-        Session::single(Time::ZERO, LabRequest { engine, ..LabRequest::default() })
-    };
-    let ahead = run as usize % scenario.fleet.len().max(1);
-    scenario.sessions.extend(std::iter::repeat_with(short).take(ahead));
     scenario
 }
 

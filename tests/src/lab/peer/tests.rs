@@ -223,8 +223,21 @@ fn smg_choice(router: &Smg, request: &Arc<LabRequest>, endpoints: &[Seen]) -> Op
 }
 
 #[test]
-fn smg_takes_the_fewest_in_flight_until_it_has_polled() {
-    assert_eq!(smg_choice(&smg(3), &prompt(&[1]), &[busy(2), busy(1), busy(3)]), Some(1));
+fn smg_deals_evenly_from_the_start_whatever_is_in_flight() {
+    let mut router = smg(3);
+    // It has polled before the first request: what counts is what it sent since.
+    for worker in [0, 2] {
+        router.picked(asked(&prompt(&[7])), worker, Time::ZERO);
+    }
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &[busy(0), busy(9), busy(0)]), Some(1));
+}
+
+#[test]
+fn smg_takes_the_fewest_in_flight_when_there_are_no_pages() {
+    let mut router = smg(3);
+    let endpoints = [busy(2), busy(1), busy(3)];
+    router.take(&sight(&endpoints));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(1));
 }
 
 #[test]
@@ -242,10 +255,27 @@ fn smg_counts_what_it_sent_since_the_poll_and_nothing_that_ended() {
 }
 
 #[test]
+fn smg_counts_what_runs_and_waits_or_what_it_has_in_flight() {
+    // As the program logged it for a worker with so many in flight, running and waiting.
+    let cases = [(5, 0, 0, 5), (0, 7, 0, 7), (5, 7, 0, 7), (5, 0, 3, 5), (2, 0, 6, 6)];
+    for (in_flight, running, waiting, counted) in cases.into_iter().chain([(5, 5, 3, 8)]) {
+        let mut router = smg(1);
+        let signals = Signals {
+            running: Some(f64::from(running)),
+            ..Signals::clone(seen(f64::from(waiting), 0.0).signals.as_deref().unwrap())
+        };
+        let seen = Seen { signals: Some(Arc::new(signals)), ..busy(in_flight) };
+        router.take(&sight(&[seen]));
+        let wait = router.expected_wait(0).unwrap();
+        assert_scores(&[wait], &[f64::from(counted) * 0.512]);
+    }
+}
+
+#[test]
 fn smg_scores_a_worker_without_a_page_as_the_best_of_the_others() {
     let mut router = smg(2);
     let known = Seen { in_flight: 9, ..seen(1.0, 0.0) };
-    // As the best, 0.512 s, and 0.512 s for the one in flight.
+    // As the best, nine times 0.512 s, and 0.512 s for the one in flight.
     let endpoints = [known, busy(1)];
     router.take(&sight(&endpoints));
     assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(0));
@@ -270,12 +300,15 @@ fn smg_leaves_a_holder_only_when_both_thresholds_are_passed() {
         let [a, b, c] = others.map(busy);
         smg_choice(&router, &prompt(&[1]), &[a, b, c, busy(load)])
     };
-    // More than 64 above the mean of (2 + load)/4: from 87 on.
-    assert_eq!(goes([0, 1, 1], 85), Some(3));
-    assert_eq!(goes([0, 1, 1], 87), Some(0));
+    // More than 4 above the mean of load/4: from 6 on, as the program does.
+    assert_eq!(goes([0, 0, 0], 5), Some(3));
+    assert_ne!(goes([0, 0, 0], 6), Some(3));
+    // 13 is 6 above the mean of 7, and twice the root of 7 is 5.3, that is 6: from 14 on.
+    assert_eq!(goes([5, 5, 5], 13), Some(3));
+    assert_ne!(goes([5, 5, 5], 14), Some(3));
     // More than 1.5 times the mean of (600 + load)/4: from 361 on.
     assert_eq!(goes([200, 200, 200], 360), Some(3));
-    assert_eq!(goes([200, 199, 201], 361), Some(1));
+    assert_ne!(goes([200, 200, 200], 361), Some(3));
 }
 
 #[test]
@@ -295,6 +328,20 @@ fn smg_leaves_workers_out_that_were_overloaded_at_the_last_poll() {
     let endpoints = [4, 3, 5].map(|in_flight| Seen { in_flight, ..seen(9.0, 0.0) });
     router.take(&sight(&endpoints));
     assert_eq!(smg_choice(&router, &prompt(&[1]), &endpoints), Some(1));
+}
+
+#[test]
+fn smg_does_not_learn_where_prompts_went_past_the_policy() {
+    let mut router = smg(2);
+    let overloaded = [seen(9.0, 0.0), Seen { in_flight: 1, ..seen(9.0, 0.0) }];
+    router.take(&sight(&overloaded));
+    assert_eq!(send(&mut router, &prompt(&[1]), &overloaded), 0);
+    // 0 would be the only holder, although 1 has the shorter wait.
+    let relieved = [seen(1.0, 0.0), seen(0.0, 0.0)];
+    router.take(&sight(&relieved));
+    assert_eq!(send(&mut router, &prompt(&[1]), &relieved), 1);
+    router.take(&sight(&[seen(0.0, 0.0), seen(1.0, 0.0)]));
+    assert_eq!(smg_choice(&router, &prompt(&[1]), &relieved), Some(1));
 }
 
 #[test]
