@@ -54,7 +54,7 @@ impl Pool {
         };
         self.tell(&entry, Event::Ended, now);
         let slot = entry.slot as usize;
-        if matches!(entry.stage, Stage::Held | Stage::Deferred { .. }) {
+        if entry.stage.is_unsent() {
             self.withdraw(&entry);
             self.refresh(slot);
             return self.vacate_if_idle(slot);

@@ -13,12 +13,13 @@
 use std::time::Duration;
 
 use super::Pool;
+use super::hold::can_wait;
 use super::lease::LeaseId;
 use super::ledger::Stage;
 use super::row::Row;
 use crate::peer::Sent;
 use crate::policy::{PolicySettings, PredictedSettings};
-use crate::request::{Answer, RequestView};
+use crate::request::RequestView;
 use crate::score::Scene;
 use crate::time::Time;
 
@@ -56,8 +57,7 @@ impl Pool {
     pub(super) fn may_defer(&self, request: &RequestView<'_>, least_uncached: u32) -> bool {
         let typical = self.typical_tokens.unwrap_or(0.0);
         let is_long = least_uncached > LEAST && f64::from(least_uncached) > LONG * typical;
-        let can_wait = request.adapter.is_none() && request.answer == Answer::Streamed;
-        is_long && can_wait && !self.longest_deferral().is_zero()
+        is_long && can_wait(request) && !self.longest_deferral().is_zero()
     }
 
     /// Until when a request that was picked for `slot` gives way; `None` when it does not.
@@ -69,8 +69,7 @@ impl Pool {
         now: Time,
     ) -> Option<Time> {
         let tokens = scene.uncached_tokens(slot);
-        let is_idle = |&slot: &u32| self.digests[slot as usize].is_idle();
-        if !scene.gives_way || self.is_clear(slot, tokens) || candidates.iter().any(is_idle) {
+        if !scene.gives_way || self.is_clear(slot, tokens) || self.has_idle(candidates) {
             return None;
         }
         let seconds = self.rows[slot as usize].speed[1] / 1e3 * f64::from(tokens);

@@ -105,6 +105,12 @@ impl Valve {
     }
 }
 
+/// Whether a request may wait in the gateway after its pick: not for an adapter besides, and
+/// only if its first token will be seen.
+pub(super) fn can_wait(request: &RequestView<'_>) -> bool {
+    request.adapter.is_none() && request.answer == Answer::Streamed
+}
+
 impl Pool {
     /// Whether a request that was picked for `slot` has to wait for a lot.
     pub(super) fn must_hold(
@@ -114,11 +120,13 @@ impl Pool {
         candidates: &[u32],
         now: Time,
     ) -> bool {
-        let can_wait = request.adapter.is_none() && request.answer == Answer::Streamed;
-        let own = &self.rows[slot as usize].own;
-        let waits = own.held > own.deferred || self.is_shut(slot, now);
-        let is_idle = |&slot: &u32| self.digests[slot as usize].is_idle();
-        can_wait && waits && !candidates.iter().any(is_idle)
+        let waits = self.rows[slot as usize].own.held_for_lots() > 0 || self.is_shut(slot, now);
+        can_wait(request) && waits && !self.has_idle(candidates)
+    }
+
+    /// Whether one of the candidates has nothing to do.
+    pub(super) fn has_idle(&self, candidates: &[u32]) -> bool {
+        candidates.iter().any(|&slot| self.digests[slot as usize].is_idle())
     }
 
     /// Whether requests for `slot` have to wait now.
@@ -190,7 +198,7 @@ impl Pool {
     /// Requests that wait for their lots.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.rows.iter().map(|row| row.own.held - row.own.deferred).sum()
+        self.rows.iter().map(|row| row.own.held_for_lots()).sum()
     }
 
     /// The first that still waits at `slot`.

@@ -66,6 +66,13 @@ pub(super) enum Stage {
     Prefill,
 }
 
+impl Stage {
+    /// Whether it waits in the gateway.
+    pub(super) fn is_unsent(self) -> bool {
+        matches!(self, Self::Deferred { .. } | Self::Held)
+    }
+}
+
 /// What a request found at its endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Found {

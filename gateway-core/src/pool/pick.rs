@@ -212,7 +212,7 @@ impl Pool {
             predicted_ttft: predicted.filter(|_| !matches!(stage, Stage::Deferred { .. })),
             cached_tokens,
             candidates,
-            held: stage != Stage::Prefill,
+            held: stage.is_unsent(),
         }
     }
 

@@ -125,6 +125,11 @@ impl Own {
         self.in_flight - self.guests
     }
 
+    /// Requests that are held back until a lot of places is free.
+    pub(crate) fn held_for_lots(&self) -> u32 {
+        self.held - self.deferred
+    }
+
     /// Requests without a first token that are served before one that would come now.
     pub(crate) fn queued(&self) -> u32 {
         self.prefilling - self.deferred
